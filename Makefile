@@ -1,0 +1,46 @@
+# Every target sets up .venv when it must; nothing but Python >= 3.11, make and pip is needed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.installed-docs
+
+.PHONY: install demo test lint docs bench wheel clean
+
+install: $(INSTALLED)
+
+# torch comes first and by its pinned version: a looser request would pull gigabytes of CUDA libraries.
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) $$(grep '^torch==' constraints.txt)
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(PIP) --editable '.[docs]'
+	touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/gpsuq demo --out demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(DOCS_INSTALLED)
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/loss.py --out benchmarks/results
+	$(BIN)/python benchmarks/profile_fit.py --out benchmarks/results
+
+wheel: $(INSTALLED)
+	$(BIN)/python -m build --wheel
+
+clean:
+	rm -rf $(VENV) build dist demo docs/_build docs/auto_examples docs/sg_execution_times.rst src/*.egg-info

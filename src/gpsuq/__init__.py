@@ -1,0 +1,42 @@
+"""gpsuq: uncertainty quantification by generative parameter samplers.
+
+Three ways in: an observation model and :class:`GPS` for any model, an estimator for a table, the command line.
+"""
+
+from gpsuq._version import __version__
+from gpsuq.algorithms import Algorithm, Algorithm1
+from gpsuq.distances import MMD, EnergyDistance, SlicedWasserstein
+from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.generators import MLP, FromModule
+from gpsuq.gps import GPS
+from gpsuq.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
+from gpsuq.models import ObservationModel
+from gpsuq.parameters import Location, Parameter, Positive, Real, Scale, Slope
+from gpsuq.uq import UQDistribution
+
+__all__ = [
+    "GPS",
+    "MLP",
+    "MMD",
+    "AdaptiveGaussian",
+    "Algorithm",
+    "Algorithm1",
+    "Energy",
+    "EnergyDistance",
+    "FromModule",
+    "GPSError",
+    "GPSWarning",
+    "Gaussian",
+    "Laplace",
+    "Location",
+    "Mixture",
+    "ObservationModel",
+    "Parameter",
+    "Positive",
+    "Real",
+    "Scale",
+    "SlicedWasserstein",
+    "Slope",
+    "UQDistribution",
+    "__version__",
+]

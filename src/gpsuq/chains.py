@@ -1,0 +1,123 @@
+"""What sets chains apart: their seeds, observation weights, held-out observations and spread weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from scipy.special import gammaincinv
+from torch import Tensor
+
+from gpsuq.errors import GPSError
+from gpsuq.seeds import random_block, uniform_by_row
+
+Reweight = Literal["bootstrap"] | None
+
+_POOL_ROWS = 4096  # held-out observations come from this many rows, so that scoring does not grow with n
+_FEWEST_HELD_OUT = 10
+
+
+@dataclass(frozen=True)
+class ChainPlan:
+    """How many chains there are and how they differ.
+
+    Parameters
+    ----------
+    n_chains
+        Independently initialised generators, trained side by side.
+    reweight
+        ``"bootstrap"`` gives each chain its own Bayesian-bootstrap weights, Gamma(w_i, 1) for an observation of
+        weight w_i, so that the spread between chains is estimation uncertainty; None weights all alike.
+    holdout
+        Share of the observations that each chain leaves out to decide when to stop; every chain leaves out others.
+    spread_weight
+        Weight of the spread of the predictive mean over draws, one number or one for each chain; positive
+        penalises spread, negative rewards it.
+    """
+
+    n_chains: int = 4
+    reweight: Reweight = "bootstrap"
+    holdout: float = 0.1
+    spread_weight: float | Sequence[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.n_chains < 1:
+            raise GPSError(f"n_chains must be at least 1, got {self.n_chains}")
+        if self.reweight not in ("bootstrap", None):
+            raise GPSError(f"reweight must be 'bootstrap' or None, got {self.reweight!r}")
+        if not 0.0 <= self.holdout < 1.0:
+            raise GPSError(f"holdout must be at least 0 and below 1, got {self.holdout}")
+        weights = self.spread_weights()
+        if len(weights) != self.n_chains:
+            raise GPSError(f"spread_weight must be one number or {self.n_chains} (one per chain), got {len(weights)}")
+
+    def spread_weights(self) -> tuple[float, ...]:
+        """Give the spread weight of each chain."""
+        if isinstance(self.spread_weight, int | float):
+            return (float(self.spread_weight),) * self.n_chains
+        return tuple(float(weight) for weight in self.spread_weight)
+
+
+class ChainWeights:
+    """Training weights of any rows for every chain, computed when asked for: (chain, row).
+
+    A chain's held-out rows weigh nothing in its training.
+    """
+
+    def __init__(self, plan: ChainPlan, n: int, weight: Tensor | None, seed: int) -> None:
+        self.plan, self.n, self.weight, self.seed = plan, n, weight, seed
+        self.held_out = self._choose_held_out()
+        self._slot: Tensor | None = None
+        if self.held_out is not None:
+            pool = self.held_out.unique()
+            self._slot = torch.full((n,), len(pool), dtype=torch.int64)
+            self._slot[pool] = torch.arange(len(pool))
+            self._left_out = torch.zeros(plan.n_chains, len(pool) + 1, dtype=torch.bool)
+            self._left_out.scatter_(1, self._slot[self.held_out], True)
+        self.mean = self._mean()
+
+    def _choose_held_out(self) -> Tensor | None:
+        """Choose each chain's own rows, (chain, number held out); None where there are too few to learn from."""
+        pool = torch.arange(self.n)
+        if self.weight is not None:
+            pool = pool[self.weight > 0]
+        if len(pool) > _POOL_ROWS:
+            order = torch.randperm(len(pool), generator=random_block(self.seed, "pool"))
+            pool = pool[order[:_POOL_ROWS]].sort().values
+        count = round(self.plan.holdout * len(pool))
+        if count < _FEWEST_HELD_OUT:
+            return None
+        order = uniform_by_row(self.seed, "holdout", self.plan.n_chains, pool).topk(count, dim=1).indices
+        return pool[order.sort(dim=1).values]
+
+    def _mean(self) -> Tensor:
+        """Mean training weight of each chain over all rows, so that its loss is a weighted mean."""
+        total = torch.zeros(self.plan.n_chains, dtype=torch.float64)
+        for start in range(0, self.n, 1 << 16):
+            total += self._raw(torch.arange(start, min(start + (1 << 16), self.n))).sum(1)
+        return total / self.n
+
+    def _raw(self, rows: Tensor) -> Tensor:
+        base = torch.ones(len(rows), dtype=torch.float64) if self.weight is None else self.weight[rows].double()
+        if self.plan.reweight is None:
+            weights = base.expand(self.plan.n_chains, -1)
+        else:
+            uniform = uniform_by_row(self.seed, "bootstrap", self.plan.n_chains, rows)
+            if self.weight is None:
+                weights = -uniform.log()
+            else:
+                weights = torch.from_numpy(gammaincinv(base.numpy(), uniform.numpy())).nan_to_num()
+        if self._slot is None:
+            return weights
+        return weights * ~self._left_out[:, self._slot[rows]]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Give the weights of ``rows``, scaled to a mean of 1 over all rows of each chain."""
+        return self._raw(rows) / self.mean[:, None]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every observation weighs the same in every chain."""
+        return self.weight is None and self.plan.reweight is None and self.held_out is None

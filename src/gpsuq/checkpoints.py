@@ -1,0 +1,130 @@
+"""Training states on disk: one safetensors file, written atomically, that no code runs from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from gpsuq.data import Observations
+from gpsuq.errors import CheckpointError
+from gpsuq.training import Problem, TrainingState, enter_phase
+
+FORMAT = 1
+_FILE = "training.safetensors"
+
+
+def fingerprint(problem: Problem, state: TrainingState) -> str:
+    """Digest of everything that must be equal for a run to be resumed: data, settings, shapes, seed."""
+    digest = hashlib.blake2b(digest_size=16)
+    shapes = {name: tuple(p.shape) for name, p in state.generator.named_parameters()}
+    declared = state.generator.parameter_map.declared
+    for part in (problem.algorithm, problem.plan, problem.distance, problem.seed, shapes, declared):
+        digest.update(repr(part).encode())
+    digest.update(_data_digest(problem.source.sample))
+    return digest.hexdigest()
+
+
+def _data_digest(data: Observations) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in (data.y, data.x, data.mask, data.weight):
+        digest.update(b"none" if tensor is None else repr(tuple(tensor.shape)).encode())
+        if tensor is not None:
+            digest.update(tensor.contiguous().cpu().numpy().data)
+    return digest.digest()
+
+
+def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> Path:
+    """Write the whole state; a crash while writing leaves the previous checkpoint as it was."""
+    tensors = {f"generator/{name}": value for name, value in state.generator.state_dict().items()}
+    for index, values in state.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{index}/{key}": torch.as_tensor(value) for key, value in values.items()}
+    if state.best is not None:
+        tensors |= {f"best/{name}": value for name, value in state.best.items()}
+    tensors |= {"best_score": state.best_score, "skipped": state.skipped}
+    history = state.history
+    for name, values in (("fit", history.fit), ("pair", history.pair), ("held_out", history.held_out)):
+        if values:
+            tensors[f"history/{name}"] = torch.stack(values)
+    meta = {
+        "format": FORMAT,
+        "fingerprint": fingerprint(problem, state),
+        "step": state.step,
+        "phase": state.phase,
+        "phase_start": state.phase_start,
+        "noise_variance": state.noise_variance,
+        "stale": state.stale,
+        "finished": state.finished,
+        "evaluated_at": history.evaluated_at,
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    content = save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, {"gpsuq": json.dumps(meta)})
+    return write_atomically(directory / _FILE, content)
+
+
+def write_atomically(path: Path, content: bytes) -> Path:
+    """Write a file under a temporary name beside it and move it into place, so that it is whole or absent."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def has_checkpoint(directory: Path) -> bool:
+    """Whether a directory holds a checkpoint."""
+    return (directory / _FILE).is_file()
+
+
+def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> TrainingState:
+    """Bring a freshly initialised state to where the checkpoint was written."""
+    path = directory / _FILE
+    try:
+        with safe_open(path, framework="pt") as file:
+            meta = json.loads((file.metadata() or {})["gpsuq"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint in {directory}") from error
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or no gpsuq checkpoint ({error}); delete it to start anew") from error
+    if meta.get("format") != FORMAT:
+        raise CheckpointError(f"{path} has format {meta.get('format')}, this version of gpsuq reads {FORMAT}")
+    if meta["fingerprint"] != fingerprint(problem, state):
+        raise CheckpointError(
+            f"{path} belongs to a fit with other data, settings or seed; delete it, or choose another directory"
+        )
+    if meta["phase"] > 0:
+        enter_phase(problem, state, meta["phase"], meta["noise_variance"])
+    state.generator.load_state_dict(_under(tensors, "generator/"))
+    optimizer = state.optimizer.state_dict()
+    optimizer["state"] = {}
+    for name, tensor in _under(tensors, "optimizer/").items():
+        index, key = name.split("/")
+        optimizer["state"].setdefault(int(index), {})[key] = tensor
+    state.optimizer.load_state_dict(optimizer)
+    state.best = {name: t.to(state.generator.shared.device) for name, t in _under(tensors, "best/").items()} or None
+    state.best_score, state.skipped = tensors["best_score"], tensors["skipped"]
+    for name in ("fit", "pair", "held_out"):
+        if f"history/{name}" in tensors:
+            getattr(state.history, name).extend(tensors[f"history/{name}"].unbind(0))
+    state.history.evaluated_at.extend(meta["evaluated_at"])
+    state.step, state.phase_start = meta["step"], meta["phase_start"]
+    state.stale, state.finished = meta["stale"], meta["finished"]
+    return state
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

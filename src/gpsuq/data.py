@@ -1,0 +1,228 @@
+"""Observations: checked once, kept as tensors, handed out as batches whose shapes line up with draws and chains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gpsuq.errors import GPSError
+from gpsuq.parameters import DataScale
+
+_NAMED_ROWS = 5
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some observations with the shapes that models and kernels expect.
+
+    ``x`` is (1, n, 1, *one_x) or None, ``y`` (1, n, 1, *event), ``mask`` like ``y`` or None.
+    """
+
+    y: Tensor
+    x: Tensor | None = None
+    mask: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.y.shape[1]
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Batch:
+        """Move to a device and floating-point type."""
+        x = None if self.x is None else self.x.to(device, dtype)
+        mask = None if self.mask is None else self.mask.to(device)
+        return Batch(self.y.to(device, dtype), x, mask)
+
+
+def aligned(tensor: Tensor) -> Tensor:
+    """Give rows (n, *rest) the shape (1, n, 1, *rest) that broadcasts against (chain, observation, draw, ...)."""
+    return tensor[None, :, None]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """n checked observations: ``y`` (n, *event), ``x`` (n, *one_x) or None, ``mask`` like ``y``, ``weight`` (n,)."""
+
+    y: Tensor
+    x: Tensor | None = None
+    mask: Tensor | None = None
+    weight: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of columns of X (its last dimension), None without covariates."""
+        return None if self.x is None else self.x.shape[-1]
+
+    def rows(self, index: Tensor | slice = slice(None)) -> Batch:
+        """Give the batch of the rows in ``index``."""
+        x, mask = (None if t is None else aligned(t[index]) for t in (self.x, self.mask))
+        return Batch(aligned(self.y[index]), x, mask)
+
+    def scale(self) -> DataScale:
+        """Centre and scale of the data, computed in float64: medians for y, which may hold outliers."""
+        y_center, y_scale = _robust_center_and_scale(self.y, self.mask)
+        if self.x is None:
+            return DataScale(y_center, y_scale)
+        x = self.x.flatten(0, -2)
+        if self.mask is not None and self.mask.dim() == self.x.dim() - 1:
+            x = x[self.mask.flatten()]  # rows that only pad a group say nothing about scale
+        x = x.double()
+        center, spread = x.mean(0), x.std(0, correction=0)
+        size = x.abs().amax(0)
+        flat = spread <= 1e-7 * size
+        spread = torch.where(flat, torch.where(size > 0, size, 1.0), spread)
+        return DataScale(y_center, y_scale, center.to(self.x.dtype), spread.to(self.x.dtype))
+
+
+def observations(
+    x: Any, y: Any, *, mask: Any = None, weight: Any = None, dtype: torch.dtype = torch.float32
+) -> Observations:
+    """Check and convert what a user gave: arrays, tensors, DataFrames, or lists of arrays for ragged groups."""
+    if _is_ragged(y):
+        if mask is not None:
+            raise GPSError("give either groups of different lengths or a padded array with a mask, not both")
+        x, y, mask = _pad(x, y)
+    y_tensor = _tensor("y", y, dtype)
+    mask_tensor = _mask(mask, y_tensor)
+    _check_finite("y", y_tensor, mask_tensor)
+    if mask_tensor is not None:
+        y_tensor = torch.where(mask_tensor, y_tensor, torch.zeros_like(y_tensor))
+    x_tensor = None
+    if x is not None:
+        x_tensor = _tensor("X", x, dtype)
+        if x_tensor.dim() == 1:
+            raise GPSError("X must have at least two dimensions (rows, columns); use X.reshape(-1, 1) for one column")
+        if len(x_tensor) != len(y_tensor):
+            raise GPSError(f"X has {len(x_tensor)} rows but y has {len(y_tensor)}")
+        per_measure = mask_tensor is not None and x_tensor.shape[:-1] == mask_tensor.shape
+        measures = mask_tensor.unsqueeze(-1).expand_as(x_tensor) if per_measure and mask_tensor is not None else None
+        _check_finite("X", x_tensor, measures)
+        if measures is not None:
+            x_tensor = torch.where(measures, x_tensor, torch.zeros_like(x_tensor))
+    return Observations(y_tensor, x_tensor, mask_tensor, _weight(weight, len(y_tensor), dtype))
+
+
+def _is_ragged(y: Any) -> bool:
+    if not isinstance(y, list | tuple) or not y:
+        return False
+    if not all(isinstance(item, np.ndarray | Tensor | list | tuple) for item in y):
+        return False
+    return len({np.shape(item) for item in y}) > 1
+
+
+def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Pad groups of different lengths with zeros and say by a mask what was observed."""
+    lengths = [len(item) for item in y]
+    padded_y = _padded(y, lengths)
+    mask = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
+    mask = np.broadcast_to(mask.reshape(*mask.shape, *(1,) * (padded_y.ndim - 2)), padded_y.shape)
+    if x is None:
+        return None, padded_y, mask
+    if len(x) != len(y):
+        raise GPSError(f"X has {len(x)} groups but y has {len(y)}")
+    for group, (length, item) in enumerate(zip(lengths, x, strict=True)):
+        if len(item) != length:
+            raise GPSError(f"group {group}: X has {len(item)} rows but y has {length}")
+    return _padded(x, lengths), padded_y, mask
+
+
+def _padded(items: Sequence[Any], lengths: Sequence[int]) -> np.ndarray:
+    arrays = [np.asarray(item, dtype=np.float64) for item in items]
+    result = np.zeros((len(arrays), max(lengths), *arrays[0].shape[1:]))
+    for row, array in zip(result, arrays, strict=True):
+        row[: len(array)] = array
+    return result
+
+
+def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:
+    if isinstance(values, Tensor):
+        tensor = values.detach()
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise GPSError(f"{name} must hold numbers, got {array.dtype}; encode text or objects as numbers first")
+        tensor = torch.from_numpy(np.array(array, copy=True))  # a copy: the array may be read-only
+    if tensor.is_complex():
+        raise GPSError(f"{name} must hold real numbers, got complex ones")
+    if tensor.dim() == 0 or len(tensor) == 0:
+        raise GPSError(f"{name} is empty: at least one observation is needed")
+    if tensor.numel() == 0:
+        raise GPSError(f"{name} has shape {tuple(tensor.shape)}: an observation without entries says nothing")
+    result = tensor.to(dtype).contiguous()
+    overflow = torch.isfinite(tensor) & ~torch.isfinite(result)
+    if overflow.any():
+        raise GPSError(f"{name} has values beyond the range of {dtype}; rescale it or use precision='64-true'")
+    return result
+
+
+def _mask(mask: Any, y: Tensor) -> Tensor | None:
+    if mask is None:
+        return None
+    tensor = torch.as_tensor(np.array(mask, copy=True) if not isinstance(mask, Tensor) else mask).bool()
+    if tensor.shape != y.shape:
+        raise GPSError(f"mask has shape {tuple(tensor.shape)}, y has {tuple(y.shape)}; they must be equal")
+    if y.dim() == 1:
+        raise GPSError("a mask is for observations that are vectors; leave out rows of a one-dimensional y instead")
+    unseen = (~tensor.flatten(1).any(1)).nonzero().flatten()
+    if len(unseen):
+        raise GPSError(f"the mask leaves nothing observed in {_rows(unseen)}; drop them")
+    return tensor
+
+
+def _check_finite(name: str, tensor: Tensor, mask: Tensor | None) -> None:
+    bad = ~torch.isfinite(tensor)
+    if mask is not None:
+        bad = bad & mask
+    if bad.any():
+        rows = bad.flatten(1).any(1) if bad.dim() > 1 else bad
+        raise GPSError(f"{name} has NaN or infinite values in {_rows(rows.nonzero().flatten())}; drop or fill them")
+
+
+def _rows(index: Tensor) -> str:
+    shown = ", ".join(str(int(i)) for i in index[:_NAMED_ROWS])
+    more = f" and {len(index) - _NAMED_ROWS} more" if len(index) > _NAMED_ROWS else ""
+    return f"row{'s' if len(index) > 1 else ''} {shown}{more}"
+
+
+def _weight(weight: Any, n: int, dtype: torch.dtype) -> Tensor | None:
+    if weight is None:
+        return None
+    tensor = _tensor("weight", weight, dtype)
+    if tensor.shape != (n,):
+        raise GPSError(f"weight must have one entry per observation, shape ({n},), got {tuple(tensor.shape)}")
+    _check_finite("weight", tensor, None)
+    if (tensor < 0).any():
+        raise GPSError(f"weight is negative in {_rows((tensor < 0).nonzero().flatten())}; weights must be >= 0")
+    if not (tensor > 0).any():
+        raise GPSError("all weights are zero: there is nothing to fit")
+    return tensor
+
+
+def _robust_center_and_scale(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Median and 1.4826 x median absolute deviation of every coordinate of one observation, with fallbacks."""
+    event = y.shape[1:]
+    columns = y.double().reshape(len(y), -1)
+    seen = None if mask is None else mask.reshape(len(y), -1)
+    centers, scales = [], []
+    for j in range(columns.shape[1]):
+        values = columns[:, j] if seen is None else columns[:, j][seen[:, j]]
+        if len(values) == 0:
+            centers.append(0.0)
+            scales.append(1.0)
+            continue
+        center = values.median()
+        scale = 1.4826 * (values - center).abs().median()
+        if scale <= 0:
+            scale = values.std(correction=0)
+        if scale <= 1e-12 * center.abs():
+            scale = center.abs()
+        centers.append(float(center))
+        scales.append(float(scale) if scale > 0 else 1.0)
+    as_tensor = {"dtype": y.dtype, "device": y.device}
+    return torch.tensor(centers, **as_tensor).reshape(event), torch.tensor(scales, **as_tensor).reshape(event)

@@ -1,0 +1,138 @@
+"""Checks of a finished fit that say in plain words what to be careful about and what to try."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Categorical
+
+from gpsuq.training import Problem, TrainingState, evaluate, noise_variance, predictive_spread
+from gpsuq.seeds import seeded
+
+_COLLAPSED_SPREAD = 1e-4  # of the variance of y
+_COLLAPSED_NOISE = 2.5e-3  # of the variance of y: sigma below 5% of its scale
+_WORSE_CHAIN = 0.02  # of what the best chain gained on its start
+_STILL_FALLING = 0.03  # of all that training gained, in its last fifth
+_FEWEST_PER_NUMBER = 5
+_CHECK_ROWS = 1000
+_CHECK_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to be careful about: a short code, and a sentence or two with advice."""
+
+    code: str
+    message: str
+
+
+def diagnose(problem: Problem, state: TrainingState) -> list[Finding]:
+    """Run every check on a finished training state."""
+    findings = [
+        _too_few_observations(problem, state),
+        _still_falling(state),
+        _chains_disagree(problem, state),
+        *_collapses(problem, state),
+    ]
+    return [finding for finding in findings if finding is not None]
+
+
+def _too_few_observations(problem: Problem, state: TrainingState) -> Finding | None:
+    n, width = problem.source.n_observations, state.generator.parameter_map.width(random=True)
+    if n is None or n >= _FEWEST_PER_NUMBER * width:
+        return None
+    return Finding(
+        "few-observations",
+        f"{n} observations for {width} random parameters: their law is hardly identified; fewer random parameters "
+        "(random=False), a spread penalty (spread_weight > 0) or more data would help",
+    )
+
+
+def _still_falling(state: TrainingState) -> Finding | None:
+    score = state.history.score()[:, ~state.failed]
+    n_steps = len(score)
+    start = state.phase_start  # scores of another kernel cannot be compared
+    if n_steps - start < 50:
+        return None
+    score = score[start:]
+    fifth = len(score) // 5
+    last, before, first = score[-fifth:], score[-2 * fifth : -fifth], state.history.score()[: max(fifth // 5, 1)]
+    drop = float(before.mean() - last.mean())
+    noise = float((last.var() / last.numel() + before.var() / before.numel()).sqrt())
+    gained = float(score[: max(fifth // 5, 1)].mean() - last.mean()) if start == 0 else float(first.std() + abs(drop))
+    gained = max(gained, float(score.max() - score.min()))
+    if drop <= 3.0 * noise or drop <= _STILL_FALLING * gained:
+        return None
+    return Finding(
+        "still-falling",
+        "the score was still falling when training ended: more steps (algorithm=Algorithm(n_steps=...)) should improve "
+        "the fit",
+    )
+
+
+def _chains_disagree(problem: Problem, state: TrainingState) -> Finding | None:
+    """Score all chains on the same observations: one that is clearly worse is stuck, not merely uncertain."""
+    alive = (~state.failed).nonzero().flatten()
+    if len(alive) < 2:
+        return None
+    data = problem.source.sample
+    rows = torch.linspace(0, len(data) - 1, min(len(data), _CHECK_ROWS)).long()
+    score = evaluate(problem, state, data.rows(rows), "diagnose").score[alive]
+    means = score.mean(1)
+    best, worst = int(means.argmin()), int(means.argmax())
+    difference = score[worst] - score[best]
+    gap, error = float(difference.mean()), float(difference.std() / math.sqrt(len(rows)))
+    scale = float(score.abs().mean())
+    if gap <= max(4.0 * error, _WORSE_CHAIN * scale):
+        return None
+    return Finding(
+        "chains-disagree",
+        f"chain {int(alive[worst])} fits clearly worse than chain {int(alive[best])} (score {float(means[worst]):.4g} "
+        f"against {float(means[best]):.4g}): training got stuck; try another seed, more draws or more steps",
+    )
+
+
+def _collapses(problem: Problem, state: TrainingState) -> list[Finding | None]:
+    """Compare the spread of the predictive mean and the noise with the variance of y."""
+    spread, noise = _relative_spread(problem, state), noise_variance(problem, state)
+    if spread is None:
+        return []
+    unit = float(problem.source.sample.scale().y_scale.square().sum())
+    findings: list[Finding | None] = []
+    if spread < _COLLAPSED_SPREAD:
+        findings.append(
+            Finding(
+                "spread-collapsed",
+                f"draws of the parameters hardly differ (they explain {100 * spread:.2g}% of the variance of y): right "
+                "where all observations share one parameter, otherwise lower spread_weight or use more draws",
+            )
+        )
+    if noise is not None and noise / unit < _COLLAPSED_NOISE and spread > noise / unit:
+        findings.append(
+            Finding(
+                "noise-collapsed",
+                f"almost nothing is left to noise (its variance is {100 * noise / unit:.2g}% of that of y) while the "
+                "parameters spread: if the noise is not really that small, spread stands in for it; a spread penalty "
+                "(spread_weight > 0) or a fixed sigma would separate them",
+            )
+        )
+    return findings
+
+
+def _relative_spread(problem: Problem, state: TrainingState) -> float | None:
+    generator = state.generator
+    data = problem.source.sample
+    rows = torch.linspace(0, len(data) - 1, min(len(data), _CHECK_ROWS)).long()
+    batch = data.rows(rows).to(generator.shared.device, generator.shared.dtype)
+    shape = (generator.n_chains, len(batch) if generator.conditional else 1, _CHECK_DRAWS, generator.noise_dim)
+    with torch.no_grad(), seeded(problem.seed, "diagnose-spread"):
+        noise = torch.randn(shape, device=generator.shared.device, dtype=generator.shared.dtype)
+        predictive = state.loss.predictive(noise, batch)
+        if isinstance(predictive, Categorical):
+            return None
+        spread: Tensor = predictive_spread(predictive, batch.mask)[~state.failed.to(generator.shared.device)]
+    value = float(spread.mean()) / state.loss.spread_unit
+    return value if math.isfinite(value) else None

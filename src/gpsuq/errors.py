@@ -1,0 +1,17 @@
+"""The errors and warnings that gpsuq raises; their messages say what was wrong, where, and what to do."""
+
+
+class GPSError(ValueError):
+    """Something the caller gave cannot be used; the message names it and says what to do."""
+
+
+class DivergenceError(GPSError):
+    """Training produced no finite loss in any chain."""
+
+
+class CheckpointError(GPSError):
+    """A checkpoint is damaged or belongs to another fit."""
+
+
+class GPSWarning(UserWarning):
+    """A result exists but needs care; the message says why in plain words."""

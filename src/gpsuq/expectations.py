@@ -1,0 +1,404 @@
+r"""The two terms of the kernel score, exact where a closed form exists and by Monte Carlo otherwise.
+
+For an observation y and draws :math:`\theta_1, \dots, \theta_M` the kernel score is estimated by
+
+.. math:: -\frac{2}{M} \sum_m E\,k(y, Y_m) + \frac{1}{|P|} \sum_{(m, m') \in P} E\,k(Y_m, Y_{m'}),
+          \qquad Y_m \sim f(\cdot \mid \theta_m),
+
+where P holds pairs of *different* draws only. Pairing two outcomes of one draw would estimate the score of each
+:math:`f(\cdot \mid \theta)` by itself, whose minimiser is a point mass.
+
+Shapes: a distribution has batch shape ``(chain, observation, draw)``, the middle one being 1 where all observations
+share it, and event shape ``event``; observations (and masks) have shape ``(1, observation, 1, *event)``.
+
+Closed forms are registered per kernel and distribution, for one coordinate::
+
+    @register_kernel_mean(Gaussian, Normal)
+    def _(kernel, y, p): ...          # E k(y, Y), Y ~ p
+
+    @register_kernel_pair(Gaussian, Normal)
+    def _(kernel, p, q): ...          # E k(Y, Y'), Y ~ p, Y' ~ q
+
+``p`` and ``q`` map the distribution's argument names to tensors. Kernels that factorise extend a closed form to
+independent coordinates by themselves. Distributions on a finite or truncatable support need no registration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Categorical, Distribution, Independent, Normal, OneHotCategorical, constraints
+
+from gpsuq.errors import GPSError
+from gpsuq.kernels import Energy, Gaussian, Kernel, Mixture
+
+Parameters = Mapping[str, Tensor]
+KernelMean = Callable[[Kernel, Tensor, Parameters], Tensor]
+KernelPair = Callable[[Kernel, Parameters, Parameters], Tensor]
+
+CHAIN_DIM, OBSERVATION_DIM, DRAW_DIM = 0, 1, 2
+BATCH_DIMS = 3
+
+DEFAULT_OUTCOMES = 5
+"""J, the outcomes sampled per draw where nothing better is known (the paper's choice)."""
+
+TAIL_MASS = 1e-5
+"""Largest probability that truncating an infinite support may leave out."""
+
+MAX_SUPPORT = 1024
+"""Largest truncated support that is enumerated; beyond it outcomes are sampled."""
+
+_TINY = 1e-37
+
+_MEANS: dict[tuple[type[Kernel], type[Distribution]], KernelMean] = {}
+_PAIRS: dict[tuple[type[Kernel], type[Distribution]], KernelPair] = {}
+
+
+class Terms(NamedTuple):
+    """One observation's share of the score: ``fit`` = -2 E k(y, Y) and ``pair`` = E k(Y, Y'), both (chain, obs)."""
+
+    fit: Tensor
+    pair: Tensor
+
+    @property
+    def score(self) -> Tensor:
+        """The kernel score, fit + pair."""
+        return self.fit + self.pair
+
+
+def register_kernel_mean(
+    kernel: type[Kernel], distribution: type[Distribution]
+) -> Callable[[KernelMean], KernelMean]:
+    """Register E k(y, Y) for a kernel and a distribution of one coordinate."""
+
+    def decorator(function: KernelMean) -> KernelMean:
+        _MEANS[kernel, distribution] = function
+        return function
+
+    return decorator
+
+
+def register_kernel_pair(
+    kernel: type[Kernel], distribution: type[Distribution]
+) -> Callable[[KernelPair], KernelPair]:
+    """Register E k(Y, Y') for a kernel and two distributions of one type and one coordinate."""
+
+    def decorator(function: KernelPair) -> KernelPair:
+        _PAIRS[kernel, distribution] = function
+        return function
+
+    return decorator
+
+
+# --- closed forms ----------------------------------------------------------------------------------------------------
+
+
+def _gaussian_normal(bandwidth: float, difference: Tensor, variance: Tensor) -> Tensor:
+    r"""E exp(-(d + e)^2 / b) for e ~ N(0, v): :math:`\sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`."""
+    inverse = 1.0 / (2.0 * variance + bandwidth)
+    return (bandwidth * inverse).sqrt() * torch.exp(difference.square() * -inverse)
+
+
+@register_kernel_mean(Gaussian, Normal)
+def _(kernel: Gaussian, y: Tensor, p: Parameters) -> Tensor:  # type: ignore[misc]
+    return _gaussian_normal(kernel.value, y - p["loc"], p["scale"].square())
+
+
+@register_kernel_pair(Gaussian, Normal)
+def _(kernel: Gaussian, p: Parameters, q: Parameters) -> Tensor:  # type: ignore[misc]
+    return _gaussian_normal(kernel.value, p["loc"] - q["loc"], p["scale"].square() + q["scale"].square())
+
+
+def _energy_normal(difference: Tensor, scale: Tensor) -> Tensor:
+    r"""-E|d + e| for e ~ N(0, s^2): :math:`-s\,(2\varphi(a) + a(2\Phi(a) - 1))` with a = d / s."""
+    a = difference / scale
+    density = torch.exp(-0.5 * a.square()) * math.sqrt(2.0 / math.pi)
+    return -scale * (density + a * torch.erf(a * math.sqrt(0.5)))
+
+
+@register_kernel_mean(Energy, Normal)
+def _(kernel: Energy, y: Tensor, p: Parameters) -> Tensor:  # type: ignore[misc]
+    return _energy_normal(y - p["loc"], p["scale"])
+
+
+@register_kernel_pair(Energy, Normal)
+def _(kernel: Energy, p: Parameters, q: Parameters) -> Tensor:  # type: ignore[misc]
+    return _energy_normal(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt())
+
+
+# --- the score -------------------------------------------------------------------------------------------------------
+
+
+def kernel_score(
+    kernel: Kernel,
+    distribution: Distribution,
+    y: Tensor,
+    *,
+    mask: Tensor | None = None,
+    n_outcomes: int | None = None,
+    n_pairs: int | None = None,
+) -> Terms:
+    """Estimate both terms of the kernel score of each observation.
+
+    Parameters
+    ----------
+    n_outcomes
+        J, the outcomes sampled for each draw. None takes the exact expectation where there is one and
+        ``DEFAULT_OUTCOMES`` samples where there is none.
+    n_pairs
+        How many other draws each draw is paired with; None pairs all.
+    """
+    shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
+    if n_outcomes is not None:
+        return _sampled(kernel, distribution, y, mask, n_outcomes, shifts)
+    if isinstance(kernel, Mixture):
+        parts = [
+            kernel_score(k, distribution, y, mask=mask, n_pairs=n_pairs) for k in kernel.kernels
+        ]
+        return Terms(
+            *(
+                torch.stack([w * t for w, t in zip(kernel.weights, terms, strict=True)]).sum(0)
+                for terms in zip(*parts, strict=True)
+            )
+        )
+    exact = _closed_form(kernel, distribution, y, mask, shifts)
+    if exact is None:
+        exact = _enumerated(kernel, distribution, y, mask, shifts)
+    return exact if exact is not None else _sampled(kernel, distribution, y, mask, DEFAULT_OUTCOMES, shifts)
+
+
+def draw_shifts(n_draws: int, n_pairs: int | None) -> list[tuple[int, float]]:
+    """Cyclic shifts that pair each draw with others, with weights that sum to 1.
+
+    Shifts 1 to M // 2 reach every unordered pair of M draws; for even M the last one reaches its pairs twice.
+    """
+    if n_draws < 2:
+        raise GPSError(f"n_draws must be at least 2, got {n_draws}: the score compares different draws")
+    half = n_draws // 2
+    if n_pairs is None or n_pairs >= half:
+        weights = [1.0] * half
+        if n_draws % 2 == 0:
+            weights[-1] = 0.5
+    else:
+        if n_pairs < 1:
+            raise GPSError(f"n_pairs must be at least 1, got {n_pairs}")
+        weights = [1.0] * n_pairs
+    total = sum(weights)
+    return [(shift, weight / total) for shift, weight in enumerate(weights, start=1)]
+
+
+def event_dims(distribution: Distribution) -> int:
+    """Count the dimensions of one observation as a kernel sees it (a category is a one-hot vector)."""
+    return 1 if isinstance(distribution, Categorical) else len(distribution.event_shape)
+
+
+def _base(distribution: Distribution) -> Distribution:
+    """Strip ``Independent``: the distribution of a single coordinate."""
+    while isinstance(distribution, Independent):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def _compact(tensor: Tensor) -> Tensor:
+    """Undo broadcasting: a dimension that only repeats one value (stride 0) becomes 1 wide again.
+
+    ``torch.distributions`` expands all parameters to one shape; the scale of a linear model then looks as large as
+    its mean, and every operation on it would cost as much.
+    """
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if size > 1 and stride == 0:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def _parameters(distribution: Distribution) -> dict[str, Tensor]:
+    return {
+        name: _compact(getattr(distribution, name))
+        for name in distribution.arg_constraints
+        if name in distribution.__dict__
+    }
+
+
+def _roll(tensor: Tensor, shift: int) -> Tensor:
+    """Pair draw m with draw m + shift; a parameter that is the same for all draws stays as it is."""
+    return tensor if tensor.shape[DRAW_DIM] == 1 else tensor.roll(-shift, DRAW_DIM)
+
+
+def _product(values: Tensor, events: int, mask: Tensor | None) -> Tensor:
+    """Multiply over event dimensions; a coordinate that was not observed is a factor of 1."""
+    if events == 0:
+        return values
+    logs = values.clamp_min(_TINY).log()
+    if mask is not None:
+        logs = torch.where(mask, logs, torch.zeros_like(logs))
+    return logs.flatten(-events).sum(-1).exp()
+
+
+def _mean_over_draws(values: Tensor) -> Tensor:
+    return values.squeeze(DRAW_DIM) if values.shape[DRAW_DIM] == 1 else values.mean(DRAW_DIM)
+
+
+def _closed_form(
+    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
+) -> Terms | None:
+    base, events = _base(distribution), len(distribution.event_shape)
+    mean, pair = (table.get((type(kernel), type(base))) for table in (_MEANS, _PAIRS))
+    if mean is None or pair is None or (events > 0 and not kernel.factorises):
+        return None
+    if isinstance(base, Categorical) or base.event_shape:
+        return None
+    p = _parameters(base)
+    fit = -2.0 * _mean_over_draws(_product(mean(kernel, y, p), events, mask))
+    total: Tensor | float = 0.0
+    for shift, weight in shifts:
+        q = {name: _roll(value, shift) for name, value in p.items()}
+        total = total + weight * _mean_over_draws(_product(pair(kernel, p, q), events, mask))
+    return Terms(*torch.broadcast_tensors(fit, total))
+
+
+def _enumerated(
+    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
+) -> Terms | None:
+    """Sum over a finite support: probabilities against the Gram matrix, linear in the number of draws."""
+    base, events = _base(distribution), len(distribution.event_shape)
+    if events > 0 and not kernel.factorises and not isinstance(base, OneHotCategorical):
+        return None
+    if mask is not None and events == 0:
+        return None
+    table = _support(base)
+    if table is None:
+        return None
+    points, probabilities = table
+    atom_dims = points.dim() - 1
+    gram = kernel(points[:, None], points[None, :], atom_dims)
+    y = encode(base, y)
+    to_points = kernel(y.unsqueeze(-1 - atom_dims), points, atom_dims)  # (1, n, 1, *event, K)
+    if events == atom_dims or isinstance(base, Categorical):
+        total = probabilities.sum(DRAW_DIM)  # (chain, obs, K)
+        n_draws = distribution.batch_shape[DRAW_DIM]
+        fit = -2.0 / n_draws * (total * to_points.squeeze(DRAW_DIM)).sum(-1)
+        own = (probabilities * (probabilities @ gram)).sum((DRAW_DIM, -1))
+        pair = ((total * (total @ gram)).sum(-1) - own) / (n_draws * (n_draws - 1))
+        return Terms(*torch.broadcast_tensors(fit, pair))
+    fit = -2.0 * _mean_over_draws(_product((probabilities * to_points).sum(-1), events, mask))
+    smoothed = probabilities @ gram
+    paired: Tensor | float = 0.0
+    for shift, weight in shifts:
+        agreement = (smoothed * _roll(probabilities, shift)).sum(-1)
+        paired = paired + weight * _mean_over_draws(_product(agreement, events, mask))
+    return Terms(*torch.broadcast_tensors(fit, paired))
+
+
+def encode(distribution: Distribution, y: Tensor) -> Tensor:
+    """Give an observation the form that kernels see: a category becomes a one-hot vector of floats."""
+    base = _base(distribution)
+    if isinstance(base, Categorical):
+        one_hot = torch.nn.functional.one_hot(y.long(), base.param_shape[-1])
+        return one_hot.to(base.probs.dtype)
+    return y
+
+
+def _support(base: Distribution) -> tuple[Tensor, Tensor] | None:
+    """Give the support's points ``(K, *atom)`` and their probabilities ``(chain, obs, draw, *event, K)``, or None."""
+    if isinstance(base, Categorical | OneHotCategorical):
+        return torch.eye(base.param_shape[-1], dtype=base.probs.dtype, device=base.probs.device), base.probs
+    if base.event_shape:
+        return None
+    support = base.support
+    values: Tensor
+    if base.has_enumerate_support:
+        values = base.enumerate_support(expand=False).flatten()
+    elif support is constraints.nonnegative_integer or getattr(support, "lower_bound", None) == 0:
+        if not getattr(support, "is_discrete", False):
+            return None
+        return _truncated(base)
+    else:
+        return None
+    return values, _pmf(base, values)
+
+
+def _pmf(base: Distribution, values: Tensor) -> Tensor:
+    shaped = values.reshape(-1, *(1,) * len(base.batch_shape))
+    return base.log_prob(shaped).exp().movedim(0, -1)
+
+
+def _truncated(base: Distribution) -> tuple[Tensor, Tensor] | None:
+    """Enumerate 0..K-1 with K doubled until at most ``TAIL_MASS`` is left out; None where that takes too many."""
+    with torch.no_grad():
+        top = float((base.mean + 6.0 * base.stddev).max())
+    if not math.isfinite(top):
+        return None
+    size = int(top) + 12
+    while size <= MAX_SUPPORT:
+        values = torch.arange(size, dtype=base.mean.dtype, device=base.mean.device)
+        probabilities = _pmf(base, values)
+        if 1.0 - float(probabilities.detach().sum(-1).min()) <= TAIL_MASS:
+            return values, probabilities
+        size *= 2
+    return None
+
+
+# --- Monte Carlo -----------------------------------------------------------------------------------------------------
+
+
+def _sampled(
+    kernel: Kernel,
+    distribution: Distribution,
+    y: Tensor,
+    mask: Tensor | None,
+    n_outcomes: int,
+    shifts: list[tuple[int, float]],
+) -> Terms:
+    """Estimate both terms from outcomes of each draw; the j-th outcomes of different draws are paired."""
+    if n_outcomes < 1:
+        raise GPSError(f"n_outcomes must be at least 1, got {n_outcomes}")
+    events = event_dims(distribution)
+    reparameterised = distribution.has_rsample
+    if reparameterised:
+        outcomes = distribution.rsample(torch.Size([n_outcomes]))
+    else:
+        outcomes = _sample_without_gradient(distribution, n_outcomes)
+    atoms, y = encode(distribution, outcomes), encode(distribution, y)
+    to_y = kernel(atoms, y, events, mask)  # (outcome, chain, obs, draw)
+    fit = -2.0 * to_y.mean((0, 1 + DRAW_DIM))
+    forward: list[Tensor] = []
+    for shift, weight in shifts:
+        partners = atoms.roll(-shift, 1 + DRAW_DIM)
+        forward.append(weight * kernel(atoms, partners, events, mask))
+    pair = torch.stack([values.mean((0, 1 + DRAW_DIM)) for values in forward]).sum(0)
+    if not reparameterised:
+        backward = [values.roll(shift, 1 + DRAW_DIM) for values, (shift, _) in zip(forward, shifts, strict=True)]
+        rewards = -2.0 * to_y + torch.stack([a + b for a, b in zip(forward, backward, strict=True)]).sum(0)
+        surrogate = _score_function(distribution, outcomes, rewards)
+        fit = fit + (surrogate - surrogate.detach())
+    return Terms(*torch.broadcast_tensors(fit, pair))
+
+
+def _sample_without_gradient(distribution: Distribution, n_outcomes: int) -> Tensor:
+    if n_outcomes < 2:
+        raise GPSError(
+            f"{type(_base(distribution)).__name__} has no reparameterised sampler, so its gradient is estimated with a "
+            "leave-one-out baseline, which needs n_outcomes >= 2"
+        )
+    try:
+        with torch.no_grad():
+            return distribution.sample(torch.Size([n_outcomes]))
+    except NotImplementedError as error:
+        raise GPSError(
+            f"no expectation for {type(_base(distribution)).__name__}: it has no registered closed form, no finite "
+            "support and no sampler; register one with gpsuq.expectations.register_kernel_mean and register_kernel_pair"
+        ) from error
+
+
+def _score_function(distribution: Distribution, outcomes: Tensor, rewards: Tensor) -> Tensor:
+    """Surrogate whose gradient is E[(reward - baseline) grad log f]; the baseline is the mean of the other outcomes.
+
+    The other outcomes of the same draw are independent of this one given the draw, so the baseline adds no bias.
+    """
+    rewards = rewards.detach()
+    baseline = (rewards.sum(0, keepdim=True) - rewards) / (len(rewards) - 1)
+    return (distribution.log_prob(outcomes) * (rewards - baseline)).mean((0, 1 + DRAW_DIM))

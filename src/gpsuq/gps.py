@@ -1,0 +1,195 @@
+"""``GPS``: any observation model in, a UQ distribution out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+from torch.utils.data import DataLoader
+
+from gpsuq.algorithms import Algorithm
+from gpsuq.chains import ChainPlan, Reweight
+from gpsuq.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
+from gpsuq.data import observations
+from gpsuq.diagnostics import diagnose
+from gpsuq.distances import MMD, Distance
+from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.generators import Generator, GeneratorSpec, as_generator_spec
+from gpsuq.models import ObservationModel
+from gpsuq.parameters import ParameterMap
+from gpsuq.progress import progress_bar
+from gpsuq.sources import ArraySource, BatchSource, LoaderSource
+from gpsuq.training import Problem, TrainingState, init, run
+from gpsuq.uq import UQDistribution
+
+
+class GPS:
+    """Generative parameter sampler: trains G so that the model's predictive, with theta = G(Z), matches the data.
+
+    Parameters
+    ----------
+    model
+        The observation model f(y given theta, x).
+    generator
+        ``MLP(...)``, any ``nn.Module`` with a ``noise_dim``, or ``FromModule(module, noise_dim)``; None takes ``MLP()``.
+    distance
+        Between predictive and data: ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``.
+    algorithm
+        ``Algorithm()`` (the default settings) or ``Algorithm1()`` (the paper's).
+    n_chains, reweight, holdout, spread_weight
+        How many generators are trained side by side and how they differ; see :class:`gpsuq.chains.ChainPlan`.
+    seed
+        Same seed, same machine, same numbers.
+    fabric
+        Device and precision, ``lightning_fabric.Fabric(accelerator=..., precision=...)``; CPU and float32 by default.
+    progress
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.distributions import Normal
+    >>> from gpsuq import GPS, Algorithm, Location, ObservationModel
+    >>> y = torch.cat([torch.randn(100) - 4, torch.randn(100) + 4])
+    >>> model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    >>> uq = GPS(model, algorithm=Algorithm(n_steps=200)).fit(y)
+    >>> uq.draws(500)["theta"].shape
+    (4, 500)
+    """
+
+    def __init__(
+        self,
+        model: ObservationModel,
+        generator: GeneratorSpec | nn.Module | None = None,
+        distance: Distance = MMD(),  # noqa: B008 (immutable)
+        *,
+        algorithm: Algorithm = Algorithm(),  # noqa: B008 (immutable)
+        n_chains: int = 4,
+        reweight: Reweight = "bootstrap",
+        holdout: float = 0.1,
+        spread_weight: float | Sequence[float] = 0.0,
+        seed: int = 0,
+        fabric: Fabric | None = None,
+        progress: bool = False,
+    ) -> None:
+        for name, value, kind in (
+            ("model", model, ObservationModel),
+            ("distance", distance, Distance),
+            ("algorithm", algorithm, Algorithm),
+        ):
+            if not isinstance(value, kind):
+                raise GPSError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
+        self.model = model
+        self.generator = as_generator_spec(generator)
+        self.distance = distance
+        self.algorithm = algorithm
+        self.plan = ChainPlan(n_chains, reweight, holdout, spread_weight)
+        self.seed = seed
+        self.fabric = fabric
+        self.progress = progress
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        mask: Any = None,
+        weight: Any = None,
+        validation: DataLoader[Any] | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 200,
+    ) -> UQDistribution:
+        """Train the generator: ``fit(y)``, ``fit(X, y)``, or ``fit(loader)``.
+
+        Parameters
+        ----------
+        X, y
+            Arrays, tensors or DataFrames; an observation may be a vector. Lists of arrays of different lengths are
+            ragged groups, each one observation with a theta of its own. A ``DataLoader`` yields y, (x, y) or
+            (x, y, weight).
+        mask
+            True where a coordinate of y was observed, for groups that were padded already.
+        weight
+            Frequency weight of each observation.
+        validation
+            Held-out observations where the data come from a loader.
+        checkpoint
+            Directory to save the training state in; a fit that finds one there goes on from it, bit for bit.
+        """
+        fabric = self.fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
+        with fabric.init_tensor():
+            dtype = torch.get_default_dtype()
+        source = self._source(X, y, mask, weight, validation, dtype, fabric)
+        problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
+        state = init(problem, self._build(source, dtype), self.model)
+        directory = None if checkpoint is None else Path(checkpoint)
+        if directory is not None and has_checkpoint(directory):
+            state = load_checkpoint(directory, problem, state)
+        state = self._train(problem, state, directory, checkpoint_every)
+        return self._finish(problem, state, X if y is not None else None)
+
+    def _source(
+        self, X: Any, y: Any, mask: Any, weight: Any, validation: Any, dtype: torch.dtype, fabric: Fabric
+    ) -> BatchSource:
+        if isinstance(X, DataLoader):
+            if y is not None or mask is not None or weight is not None:
+                raise GPSError("a DataLoader yields y, (x, y) or (x, y, weight); pass nothing beside it but validation")
+            return LoaderSource(X, validation, self.plan, self.seed, dtype)
+        if validation is not None:
+            raise GPSError("validation is for DataLoaders; with arrays, holdout leaves out observations by itself")
+        x, outcome = (None, X) if y is None else (X, y)
+        data = observations(x, outcome, mask=mask, weight=weight, dtype=dtype)
+        rank, n_ranks = fabric.global_rank, fabric.world_size
+        return ArraySource(data, self.plan, self.algorithm.batch_size, self.seed, rank, n_ranks)
+
+    def _build(self, source: BatchSource, dtype: torch.dtype) -> Generator:
+        scale, n_features = source.sample.scale(), source.sample.n_features
+        parameter_map = ParameterMap(self.model.parameters, n_features, scale)
+        n_chains = self.plan.n_chains
+        body = self.generator.build(parameter_map.width(random=True), n_chains, scale, n_features, self.seed)
+        return Generator(body, parameter_map, n_chains).to(dtype)
+
+    def _train(
+        self, problem: Problem, state: TrainingState, directory: Path | None, checkpoint_every: int
+    ) -> TrainingState:
+        with progress_bar(self.progress and problem.fabric.is_global_zero, self.algorithm.n_steps) as advance:
+
+            def on_step(current: TrainingState) -> None:
+                advance(current)
+                due = current.finished or current.step % checkpoint_every == 0
+                if directory is not None and due and problem.fabric.is_global_zero:
+                    save_checkpoint(directory, problem, current)
+
+            try:
+                return run(problem, state, on_step=on_step)
+            except KeyboardInterrupt:
+                # A step may have been cut short, so what was saved last is what a new fit goes on from.
+                if directory is not None and has_checkpoint(directory):
+                    raise KeyboardInterrupt(
+                        f"interrupted; the same call with checkpoint={str(directory)!r} goes on from there"
+                    ) from None
+                raise
+
+    def _finish(self, problem: Problem, state: TrainingState, X: Any) -> UQDistribution:
+        findings = diagnose(problem, state)
+        for finding in findings:
+            warnings.warn(finding.message, GPSWarning, stacklevel=3)
+        columns = getattr(X, "columns", None)
+        uq = UQDistribution(
+            state.generator.cpu(),
+            self.model,
+            (~state.failed).nonzero().flatten().tolist(),
+            seed=self.seed,
+            reweighted=self.plan.reweight is not None and isinstance(problem.source, ArraySource),
+            history=state.history,
+            feature_names=None if columns is None else [str(column) for column in columns],
+        )
+        uq.findings = findings
+        return uq
+
+

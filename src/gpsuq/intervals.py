@@ -1,0 +1,55 @@
+"""Intervals from draws: equal-tailed, highest-density (in several pieces if need be), and for a mean from chains."""
+
+from __future__ import annotations
+
+import numpy as np
+from arviz_stats.base import array_stats
+from numpy.typing import NDArray
+from scipy.stats import t as student_t
+
+from gpsuq.errors import GPSError
+
+Array = NDArray[np.floating]
+
+
+def check_coverage(coverage: float) -> float:
+    """Raise where a coverage is no probability strictly between 0 and 1."""
+    if not 0.0 < coverage < 1.0:
+        raise GPSError(f"coverage must be between 0 and 1, got {coverage}")
+    return coverage
+
+
+def equal_tailed(draws: Array, coverage: float) -> Array:
+    """Quantiles that leave the same probability on both sides; draws along the first axis, result (2, ...)."""
+    tail = (1.0 - check_coverage(coverage)) / 2.0
+    result: Array = np.quantile(draws, [tail, 1.0 - tail], axis=0)
+    return result
+
+
+def highest_density(draws: Array, coverage: float) -> Array:
+    """Smallest region of the wanted probability, as rows (lower, upper): one for each separate piece."""
+    check_coverage(coverage)
+    draws = np.asarray(draws, dtype=np.float64)
+    if draws.ndim != 1:
+        raise GPSError(f"a highest-density region is of one number, got draws of shape {draws.shape}")
+    low, high = draws.min(), draws.max()
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
+        return np.array([[low, high]])
+    # In units of the draws' own spread: the density estimate beneath compares against absolute tolerances.
+    center, spread = np.median(draws), draws.std()
+    region = array_stats.hdi(((draws - center) / spread)[None], coverage, method="multimodal")[0]
+    pieces: Array = region[~np.isnan(region).any(axis=1)] * spread + center
+    return pieces
+
+
+def mean_interval(chain_means: Array, coverage: float) -> Array:
+    r"""Interval for E theta from one mean per chain: :math:`\bar m \pm t_{C-1} s`, s the sd between chains.
+
+    Each chain saw its own Bayesian-bootstrap weights, so the standard deviation between chains is a standard error.
+    """
+    n_chains = len(chain_means)
+    if n_chains < 2:
+        raise GPSError("an interval for the mean needs at least 2 chains: GPS(..., n_chains=4) or more")
+    center, spread = chain_means.mean(0), chain_means.std(0, ddof=1)
+    half = student_t.ppf(0.5 + check_coverage(coverage) / 2.0, n_chains - 1) * spread
+    return np.stack([center - half, center + half])

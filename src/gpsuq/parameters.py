@@ -1,0 +1,152 @@
+"""What the parameters of a model are called, where they live and in which units; raw numbers in, parameters out.
+
+A generator puts out plain numbers of order one. A parameter's declaration says how they become a value in the user's
+units: ``Location`` is centred and scaled like y, ``Scale`` is positive and scaled like y, ``Slope`` has the units of
+y over x. A fit is then the same whether y is in nanometres or in light years.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import constraints, transform_to
+
+from gpsuq.errors import GPSError
+
+Size = int | tuple[int, ...] | Literal["features"] | None
+Unit = Literal["none", "location", "scale", "slope"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Declaration of one named parameter.
+
+    Parameters
+    ----------
+    size
+        None for a number, an integer for a vector, a tuple for an array, ``"features"`` for one entry per column of X.
+    support
+        Where it lives, a constraint of ``torch.distributions``.
+    unit
+        How it scales with the data: see the module's docstring.
+    random
+        Whether it varies with the noise. False makes it one learned value that all observations share.
+    """
+
+    size: Size = None
+    support: Any = constraints.real
+    unit: Unit = "none"
+    random: bool = True
+
+    def shape(self, n_features: int | None) -> tuple[int, ...]:
+        """Give the parameter's shape once the number of features is known."""
+        if self.size is None:
+            return ()
+        if self.size == "features":
+            if n_features is None:
+                raise GPSError('a parameter of size "features" needs covariates: call fit(X, y), or give it a number')
+            return (n_features,)
+        shape = self.size if isinstance(self.size, tuple) else (self.size,)
+        if any(not isinstance(width, int) or width < 1 for width in shape):
+            raise GPSError(f"a parameter's size must be positive integers, got {self.size!r}")
+        return shape
+
+
+def Real(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802 (reads as a type)
+    """Declare an unconstrained parameter of order one."""
+    return Parameter(size, random=random)
+
+
+def Positive(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
+    """Declare a positive parameter of order one."""
+    return Parameter(size, constraints.positive, random=random)
+
+
+def Location(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
+    """Declare a parameter that lives where y lives: its centre and scale are y's."""
+    return Parameter(size, unit="location", random=random)
+
+
+def Scale(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
+    """Declare a positive parameter in the units of y, such as a standard deviation."""
+    return Parameter(size, constraints.positive, unit="scale", random=random)
+
+
+def Slope(size: Size = "features", *, random: bool = True) -> Parameter:  # noqa: N802
+    """Declare a coefficient in units of y per unit of x, by default one for each column of X."""
+    return Parameter(size, unit="slope", random=random)
+
+
+@dataclass(frozen=True)
+class DataScale:
+    """Centre and scale of y (shape of one observation) and of the columns of x."""
+
+    y_center: Tensor
+    y_scale: Tensor
+    x_center: Tensor | None = None
+    x_scale: Tensor | None = None
+
+
+class ParameterMap(nn.Module):
+    """Raw numbers to named parameters: value = offset + factor * transform(raw), declared parameter by parameter."""
+
+    def __init__(self, declared: Mapping[str, Parameter], n_features: int | None, scale: DataScale) -> None:
+        super().__init__()
+        if not declared:
+            raise GPSError("the model declares no parameters")
+        self.declared = dict(declared)
+        self.shapes = {name: parameter.shape(n_features) for name, parameter in declared.items()}
+        for name, parameter in declared.items():
+            offset, factor = _offset_and_factor(parameter.unit, self.shapes[name], scale)
+            self.register_buffer(f"{name}_offset", offset)
+            self.register_buffer(f"{name}_factor", factor)
+
+    def names(self, *, random: bool) -> list[str]:
+        """Names of the parameters that do (or do not) vary with the noise."""
+        return [name for name, parameter in self.declared.items() if parameter.random == random]
+
+    def width(self, *, random: bool) -> int:
+        """How many raw numbers those parameters take."""
+        return sum(_count(self.shapes[name]) for name in self.names(random=random))
+
+    def forward(self, raw: Tensor, *, random: bool) -> dict[str, Tensor]:
+        """Split the last dimension of ``raw`` into named parameters in the user's units."""
+        names = self.names(random=random)
+        pieces = raw.split([_count(self.shapes[name]) for name in names], dim=-1)
+        values = {}
+        for name, piece in zip(names, pieces, strict=True):
+            shaped = piece.reshape(*piece.shape[:-1], *self.shapes[name])
+            value = transform_to(self.declared[name].support)(shaped)
+            if self.declared[name].unit != "none":
+                value = getattr(self, f"{name}_factor") * value + getattr(self, f"{name}_offset")
+            values[name] = value
+        return values
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    return int(torch.Size(shape).numel())
+
+
+def _offset_and_factor(unit: Unit, shape: tuple[int, ...], scale: DataScale) -> tuple[Tensor, Tensor]:
+    # One value per coordinate of y where the shapes agree, otherwise one for all.
+    per_coordinate = tuple(scale.y_scale.shape) == shape
+    y_center = scale.y_center if per_coordinate else scale.y_center.mean()
+    y_scale = scale.y_scale if per_coordinate else scale.y_scale.square().mean().sqrt()
+    zero, one = torch.zeros_like(y_scale), torch.ones_like(y_scale)
+    if unit == "location":
+        return y_center, y_scale
+    if unit == "scale":
+        return zero, y_scale
+    if unit == "slope":
+        if scale.x_scale is None:
+            raise GPSError("a Slope needs covariates: call fit(X, y)")
+        overall = scale.y_scale.square().mean().sqrt()
+        if shape[:1] != tuple(scale.x_scale.shape):
+            return torch.zeros_like(overall), overall / scale.x_scale.square().mean().sqrt()
+        per_feature = overall / scale.x_scale.reshape(-1, *(1,) * (len(shape) - 1))
+        return torch.zeros_like(per_feature), per_feature
+    return zero, one

@@ -1,0 +1,36 @@
+"""One progress bar for training, with a switch; nothing else in the library prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gpsuq.training import TrainingState
+
+_EVERY = 10  # steps between updates
+
+
+@contextmanager
+def progress_bar(show: bool, n_steps: int) -> Iterator[Callable[[TrainingState], None]]:
+    """Give a function to call after each step; it does nothing where ``show`` is false."""
+    if not show:
+        yield lambda state: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("score {task.fields[score]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns) as bar:
+        task = bar.add_task("training", total=n_steps, score="")
+
+        def advance(state: TrainingState) -> None:
+            if state.step % _EVERY == 0 or state.finished:
+                score = float((state.history.fit[-1] + state.history.pair[-1]).mean())
+                bar.update(task, completed=n_steps if state.finished else state.step, score=f"{score:.4f}")
+
+        yield advance

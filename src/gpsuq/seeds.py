@@ -1,0 +1,64 @@
+"""Random numbers addressed by (seed, purpose, index), so that resuming and chunking change nothing.
+
+A stream of random numbers depends on the sizes drawn from it. Every block of numbers in gpsuq therefore has a
+generator of its own: noise is addressed by step, permutations by epoch, prediction draws by block. What depends on a
+row of the data (bootstrap weights, folds) is a hash of (seed, purpose, chain, row) and needs no storage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+_MASK_31 = 2**31 - 1
+
+
+def derive_seed(seed: int, purpose: str, *index: int) -> int:
+    """Give the 63-bit seed of the block ``(seed, purpose, index)``."""
+    text = "/".join([str(seed), purpose, *map(str, index)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def random_block(seed: int, purpose: str, *index: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Give a fresh ``torch.Generator`` for the block ``(seed, purpose, index)``."""
+    return torch.Generator(device=device).manual_seed(derive_seed(seed, purpose, *index))
+
+
+def uniform_by_row(seed: int, purpose: str, n_chains: int, rows: Tensor) -> Tensor:
+    """Give uniforms in (0, 1) of shape ``(n_chains, len(rows))``, each a hash of (seed, purpose, chain, row).
+
+    The same row has the same number whichever rows it is asked with, so weights over a million rows and sixty chains
+    are computed for the batch at hand and never stored.
+    """
+    salts = torch.tensor(
+        [derive_seed(seed, purpose, chain) & _MASK_31 for chain in range(n_chains)],
+        dtype=torch.int64,
+        device=rows.device,
+    )
+    low, high = rows & _MASK_31, rows >> 31
+    state = _mix(_mix(low[None, :] ^ salts[:, None]) ^ _mix(high[None, :] + salts[:, None]))
+    return (state.to(torch.float64) + 0.5) / 2.0**31
+
+
+def _mix(value: Tensor) -> Tensor:
+    """Scramble 31-bit integers (multiply, xor-shift, three rounds); int64 holds every product without overflow."""
+    for multiplier, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 14), (0x3F4A7C15, 16)):
+        value = ((value & _MASK_31) * multiplier) & _MASK_31
+        value = value ^ (value >> shift)
+    return value
+
+
+@contextmanager
+def seeded(seed: int, purpose: str, *index: int) -> Iterator[None]:
+    """Run a block with torch's global generator seeded for it, and put the caller's generator back afterwards.
+
+    ``torch.distributions`` samples from the global generator only.
+    """
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(derive_seed(seed, purpose, *index))
+        yield

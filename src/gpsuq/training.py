@@ -1,0 +1,393 @@
+r"""Algorithm 1 as ``init``, ``step`` and ``run`` with explicit state, for all chains at once.
+
+A step draws noise, lets the generator and the model make the predictive of a batch, and descends
+
+.. math:: \sum_c \frac{1}{n_0} \sum_i w_{ci} \bigl( \text{score}_{ci} + \lambda_c\, \text{spread}_{ci} \bigr)
+
+with weights w, spread weights :math:`\lambda` and chains c; chains share no parameter, so each descends its own loss.
+Everything random in a step depends on (seed, step) only, so a resumed run ends where an uninterrupted one ends.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.distributions import Categorical, Distribution
+
+from gpsuq.algorithms import Algorithm
+from gpsuq.chains import ChainPlan
+from gpsuq.data import Batch
+from gpsuq.distances import Distance
+from gpsuq.errors import DivergenceError, GPSError, GPSWarning
+from gpsuq.expectations import DRAW_DIM, Terms
+from gpsuq.generators import Generator
+from gpsuq.models import ObservationModel
+from gpsuq.seeds import seeded
+from gpsuq.sources import BatchSource
+
+_EVALUATION_DRAWS = 100
+_PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain is given up
+
+
+class PredictiveLoss(nn.Module):
+    """Noise and a batch to the loss terms of every chain and observation; one module, so that Fabric sees all of it."""
+
+    def __init__(self, generator: Generator, model: ObservationModel, distance: Distance, spread_unit: float) -> None:
+        super().__init__()
+        self.generator = generator
+        self.model = model
+        self.distance = distance
+        self.spread_unit = spread_unit
+
+    def predictive(self, noise: Tensor, batch: Batch) -> Distribution:
+        """Give the distribution of the batch for each draw."""
+        return self.model(self.generator(noise, batch.x), batch.x)
+
+    def forward(
+        self, noise: Tensor, batch: Batch, n_outcomes: int | None, with_spread: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Give the two terms of the score and the spread, each (chain, observation)."""
+        predictive = self.predictive(noise, batch)
+        fit, pair = self.distance.terms(predictive, batch, n_outcomes)
+        spread = predictive_spread(predictive, batch.mask) / self.spread_unit if with_spread else torch.zeros_like(fit)
+        return fit, pair, spread
+
+
+def predictive_spread(predictive: Distribution, mask: Tensor | None = None) -> Tensor:
+    """Variance over draws of E[Y | theta, x], summed over the coordinates of an observation: (chain, observation).
+
+    For a classifier Y is the one-hot vector, so this is the variance of the class probabilities.
+    """
+    mean = predictive.probs if isinstance(predictive, Categorical) else predictive.mean
+    variance = mean.var(DRAW_DIM)
+    if variance.dim() == DRAW_DIM:
+        return variance
+    if mask is not None:
+        variance = torch.where(mask.squeeze(DRAW_DIM), variance, torch.zeros_like(variance))
+    return variance.flatten(DRAW_DIM).sum(-1)
+
+
+@dataclass
+class History:
+    """Both terms of the training score at each step, and the held-out score at each evaluation, for every chain."""
+
+    fit: list[Tensor] = field(default_factory=list)
+    pair: list[Tensor] = field(default_factory=list)
+    evaluated_at: list[int] = field(default_factory=list)
+    held_out: list[Tensor] = field(default_factory=list)
+
+    def score(self) -> Tensor:
+        """Training score, (step, chain)."""
+        return torch.stack(self.fit) + torch.stack(self.pair)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is fixed during training."""
+
+    source: BatchSource
+    plan: ChainPlan
+    algorithm: Algorithm
+    distance: Distance
+    seed: int
+    fabric: Fabric
+
+    @property
+    def n_phases(self) -> int:
+        """Two where the distance wants to be refined by the noise that the fit found, else one."""
+        return 1 if self.distance.refine(1.0) is None else 2
+
+    def phase_steps(self, phase: int) -> int:
+        """Steps of a phase; together they make ``n_steps``."""
+        half = self.algorithm.n_steps // self.n_phases
+        return self.algorithm.n_steps - half if phase == self.n_phases - 1 and self.n_phases > 1 else half
+
+
+@dataclass
+class TrainingState:
+    """Everything that changes during training, and all that is needed to resume it."""
+
+    loss: PredictiveLoss
+    module: Any  # the loss as Fabric wrapped it
+    optimizer: Any
+    step: int = 0
+    phase: int = 0
+    phase_start: int = 0
+    noise_variance: float | None = None
+    best: dict[str, Tensor] | None = None
+    best_score: Tensor = field(default_factory=lambda: torch.empty(0))
+    stale: int = 0
+    skipped: Tensor = field(default_factory=lambda: torch.empty(0))
+    history: History = field(default_factory=History)
+    finished: bool = False
+
+    @property
+    def generator(self) -> Generator:
+        """The generator being trained."""
+        return self.loss.generator
+
+    @property
+    def failed(self) -> Tensor:
+        """Chains that were given up because their gradient stopped being finite."""
+        return self.skipped >= _PATIENT_SKIPS
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What one step saw: both terms of each chain's training score."""
+
+    step: int
+    fit: Tensor
+    pair: Tensor
+
+
+def init(problem: Problem, generator: Generator, model: ObservationModel) -> TrainingState:
+    """Give the state before the first step, with the distance resolved on the data and the model tried once."""
+    distance = problem.distance.resolve(problem.source.sample)
+    distance.check_weights(problem.source.weighted)
+    unit = float(problem.source.sample.scale().y_scale.square().sum())
+    loss = PredictiveLoss(generator, model, distance, unit)
+    dtype = next(generator.parameters()).dtype
+    _try_model(loss, problem, dtype)
+    optimizer = problem.algorithm.make_optimizer(generator.parameters())
+    module, wrapped = problem.fabric.setup(loss, optimizer)
+    n_chains = problem.plan.n_chains
+    return TrainingState(
+        loss,
+        module,
+        wrapped,
+        best_score=torch.full((n_chains,), float("inf")),
+        skipped=torch.zeros(n_chains, dtype=torch.int64),
+    )
+
+
+def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> None:
+    """Run the model once on a few observations, so that mistakes are named before training starts."""
+    batch, _ = problem.source.batch(0)
+    batch = batch.to(torch.device("cpu"), dtype)
+    rows = 1 if not loss.generator.conditional else len(batch)
+    noise = torch.zeros(problem.plan.n_chains, rows, 2, loss.generator.noise_dim, dtype=dtype)
+    with torch.no_grad(), seeded(problem.seed, "try"):
+        predictive = loss.predictive(noise, batch)
+    event = tuple(batch.y.shape[DRAW_DIM + 1 :])
+    if tuple(predictive.event_shape) != event:
+        raise GPSError(
+            f"an observation in y has shape {event}, but the model describes one of shape "
+            f"{tuple(predictive.event_shape)}"
+        )
+    if predictive.batch_shape[1] not in (1, len(batch)):
+        raise GPSError(
+            f"the model describes {predictive.batch_shape[1]} observations for a batch of {len(batch)}: "
+            "write it with operations on trailing dimensions only"
+        )
+    check_support(predictive, problem.source.sample.y, problem.source.sample.mask)
+
+
+def check_support(predictive: Distribution, y: Tensor, mask: Tensor | None = None) -> None:
+    """Raise where observations lie outside the model's support, such as negative counts; name the rows."""
+    base: Any = predictive
+    while hasattr(base, "base_dist") and type(base).__name__ == "Independent":
+        base = base.base_dist
+    try:
+        # One observation's parameters may bound the support (a Binomial's total), so only fixed supports are checked.
+        inside = base.support.check(y.long().to(y.dtype) if base.support.is_discrete and _whole(y, mask) else y)
+    except (NotImplementedError, RuntimeError):
+        return
+    if base.support.is_discrete and not _whole(y, mask):
+        inside = inside & (y == y.round())
+    if mask is not None:
+        inside = inside | ~mask
+    outside = (~inside).flatten(1).any(1) if inside.dim() > 1 else ~inside
+    if inside.shape[:1] == y.shape[:1] and outside.any():
+        rows = outside.nonzero().flatten()
+        value = y[rows[0]].tolist()
+        raise GPSError(
+            f"y has {len(rows)} observations outside the support of {type(base).__name__} ({base.support}); "
+            f"the first is row {int(rows[0])}: {value}"
+        )
+
+
+def _whole(y: Tensor, mask: Tensor | None) -> bool:
+    whole = y == y.round()
+    return bool((whole if mask is None else whole | ~mask).all())
+
+
+def step(problem: Problem, state: TrainingState) -> tuple[TrainingState, StepInfo]:
+    """Take one step of every chain."""
+    algorithm, fabric, generator = problem.algorithm, problem.fabric, state.generator
+    parameter = generator.shared
+    batch, weight = problem.source.batch(state.step)
+    batch, weight = batch.to(parameter.device, parameter.dtype), weight.to(parameter.device, parameter.dtype)
+    rows = len(batch) if generator.conditional or not algorithm.shared_noise else 1
+    rate = algorithm.rate(state.step - state.phase_start, problem.phase_steps(state.phase))
+    for group in state.optimizer.param_groups:
+        group["lr"] = rate
+    spread_weights = problem.plan.spread_weights()
+    with seeded(problem.seed, "step", state.step, fabric.global_rank):
+        noise = torch.randn(
+            problem.plan.n_chains,
+            rows,
+            algorithm.n_draws,
+            generator.noise_dim,
+            device=parameter.device,
+            dtype=parameter.dtype,
+        )
+        fit, pair, spread = state.module(noise, batch, algorithm.n_outcomes, any(spread_weights))
+    fit, pair = ((weight * term).mean(1) for term in (fit, pair))
+    loss = (fit + pair).sum()
+    if any(spread_weights):
+        loss = loss + (weight * spread).mean(1) @ weight.new_tensor(spread_weights)
+    state.optimizer.zero_grad()
+    fabric.backward(loss * algorithm.n_draws if algorithm.sum_over_draws else loss)
+    _condition_gradients(state, algorithm.clip)
+    state.optimizer.step()
+    state.step += 1
+    info = StepInfo(state.step, fit.detach().cpu(), pair.detach().cpu())
+    state.history.fit.append(info.fit)
+    state.history.pair.append(info.pair)
+    return state, info
+
+
+def _condition_gradients(state: TrainingState, clip: float | None) -> None:
+    """Clip each chain's gradient by its own norm, and drop the gradient of a chain in which it is not finite."""
+    n_chains = len(state.skipped)
+    squared = torch.zeros(n_chains, device=state.generator.shared.device)
+    for _, parameter, owner in state.generator.chain_views():
+        if parameter.grad is None:
+            continue
+        if owner is None:
+            squared += parameter.grad.square().flatten(1).sum(1)
+        else:
+            squared[owner] += parameter.grad.square().sum()
+    norm = squared.sqrt()
+    finite = torch.isfinite(norm)
+    state.skipped = torch.where(finite.cpu() & ~state.failed, torch.zeros_like(state.skipped), state.skipped + 1)
+    usable = finite & ~state.failed.to(norm.device)
+    scale = torch.ones_like(norm) if clip is None else (clip / norm.clamp_min(clip))
+    if bool(usable.all()) and bool((scale == 1).all()):
+        return
+    if not bool(usable.any()) and bool(state.failed.all()):
+        raise DivergenceError(
+            f"no chain has a finite gradient at step {state.step} any more; lower the learning rate, check the model "
+            "for logarithms or square roots of zero, and bring y and X to similar scales"
+        )
+    for _, parameter, owner in state.generator.chain_views():
+        if parameter.grad is None:
+            continue
+        keep, factor = (usable, scale) if owner is None else (usable[owner], scale[owner])
+        shape = (-1, *(1,) * (parameter.dim() - 1)) if owner is None else ()
+        clean = torch.where(keep.reshape(shape), parameter.grad, torch.zeros_like(parameter.grad))
+        parameter.grad.copy_(clean * torch.where(keep, factor, torch.zeros_like(factor)).reshape(shape))
+
+
+def evaluate(problem: Problem, state: TrainingState, batch: Batch, purpose: str = "evaluate") -> Terms:
+    """Score observations with the same noise at every call, so that states can be compared: (chain, observation)."""
+    generator = state.generator
+    parameter = generator.shared
+    batch = batch.to(parameter.device, parameter.dtype)
+    shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
+    with torch.no_grad(), seeded(problem.seed, purpose):
+        noise = torch.randn(shape, device=parameter.device, dtype=parameter.dtype)
+        fit, pair, _ = state.loss(noise, batch, None, False)
+    return Terms(fit.cpu(), pair.cpu())
+
+
+def run(
+    problem: Problem,
+    state: TrainingState,
+    *,
+    on_step: Callable[[TrainingState], None] | None = None,
+) -> TrainingState:
+    """Step until done: to the end of each phase, or until no chain improves; then restore each chain's best state."""
+    held_out = problem.source.held_out()
+    while not state.finished:
+        state, _ = step(problem, state)
+        in_phase = state.step - state.phase_start
+        phase_over = in_phase >= problem.phase_steps(state.phase)
+        if held_out is not None and (phase_over or in_phase % problem.algorithm.evaluate_every == 0):
+            _remember_best(state, evaluate(problem, state, held_out).score.mean(1))
+            patience = problem.algorithm.patience
+            phase_over = phase_over or (patience is not None and state.stale >= patience)
+        if phase_over:
+            _end_phase(problem, state)
+        if on_step is not None:
+            on_step(state)
+    _report_failed(state)
+    return state
+
+
+def _remember_best(state: TrainingState, score: Tensor) -> None:
+    state.history.evaluated_at.append(state.step)
+    state.history.held_out.append(score)
+    better = score < state.best_score
+    state.stale = 0 if bool(better.any()) else state.stale + 1
+    state.best_score = torch.where(better, score, state.best_score)
+    if state.best is None:
+        state.best = {name: p.detach().clone() for name, p, _ in state.generator.chain_views()}
+        return
+    for name, parameter, owner in state.generator.chain_views():
+        if owner is None:
+            chosen = better.to(parameter.device).reshape(-1, *(1,) * (parameter.dim() - 1))
+            state.best[name] = torch.where(chosen, parameter.detach(), state.best[name])
+        elif bool(better[owner]):
+            state.best[name] = parameter.detach().clone()
+
+
+def _end_phase(problem: Problem, state: TrainingState) -> None:
+    """Restore the best states; go on with the refined distance, or finish."""
+    if state.best is not None:
+        with torch.no_grad():
+            for name, parameter, _ in state.generator.chain_views():
+                parameter.copy_(state.best[name])
+    if state.phase + 1 < problem.n_phases:
+        enter_phase(problem, state, state.phase + 1, noise_variance(problem, state))
+    else:
+        state.finished = True
+
+
+def enter_phase(problem: Problem, state: TrainingState, phase: int, variance: float | None) -> None:
+    """Go on with the distance refined by the variance of the noise; scores of another kernel do not count any more."""
+    refined = None if variance is None else problem.distance.refine(variance)
+    if refined is not None:
+        state.loss.distance = refined
+    state.phase, state.phase_start, state.noise_variance = phase, state.step, variance
+    state.best, state.stale = None, 0
+    state.best_score = torch.full_like(state.best_score, float("inf"))
+
+
+def noise_variance(problem: Problem, state: TrainingState) -> float | None:
+    """Median over draws and observations of Var(Y | theta, x), summed over coordinates; None where it is unknown."""
+    generator = state.generator
+    parameter = generator.shared
+    batch, _ = problem.source.batch(state.step)
+    batch = batch.to(parameter.device, parameter.dtype)
+    shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
+    with torch.no_grad(), seeded(problem.seed, "noise-variance"):
+        noise = torch.randn(shape, device=parameter.device, dtype=parameter.dtype)
+        predictive = state.loss.predictive(noise, batch)
+        if isinstance(predictive, Categorical):
+            return None
+        variance = predictive.variance
+    if variance.dim() > DRAW_DIM + 1:
+        if batch.mask is not None:
+            variance = torch.where(batch.mask, variance, torch.zeros_like(variance))
+        variance = variance.flatten(DRAW_DIM + 1).sum(-1)
+    variance = variance[torch.isfinite(variance)]
+    median = float(variance.median()) if variance.numel() else 0.0
+    return median if median > 0 else None
+
+
+def _report_failed(state: TrainingState) -> None:
+    failed = state.failed.nonzero().flatten().tolist()
+    if failed:
+        warnings.warn(
+            f"chains {failed} stopped having a finite gradient and are left out; a lower learning rate may help",
+            GPSWarning,
+            stacklevel=3,
+        )

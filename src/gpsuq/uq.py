@@ -1,0 +1,323 @@
+"""The UQ distribution: the law of theta = G(Z) after training, asked for draws, summaries, intervals, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpsuq.data import Batch, aligned
+from gpsuq.errors import GPSError
+from gpsuq.generators import Generator
+from gpsuq.intervals import check_coverage, equal_tailed, highest_density, mean_interval
+from gpsuq.models import ObservationModel
+from gpsuq.seeds import random_block, seeded
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+    from gpsuq.diagnostics import Finding
+    from gpsuq.training import History
+
+Array = NDArray[np.floating]
+IntervalOf = Literal["population", "mean"]
+IntervalKind = Literal["equal-tailed", "highest-density"]
+
+_BLOCK = 256  # draws share a generator in blocks of this size: how many are asked for at once changes nothing
+_CHUNK_VALUES = 4_000_000  # numbers held at once while predicting
+
+
+class UQDistribution:
+    """Draws of theta = G(Z) from every chain, and everything that follows from them.
+
+    The spread *inside* a chain is heterogeneity: how theta differs between observations. The spread *between* chains
+    is estimation uncertainty: how little the data say about that law. Made by :meth:`gpsuq.GPS.fit`.
+
+    Attributes
+    ----------
+    n_chains
+        Number of chains that were trained to the end.
+    history
+        Both terms of the score at every step.
+    findings
+        What the diagnostics found, in plain words.
+    reweighted
+        Whether chains had bootstrap weights, without which their spread is no standard error.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: ObservationModel,
+        chains: Sequence[int],
+        *,
+        seed: int,
+        reweighted: bool,
+        history: History,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        self.generator = generator.eval()
+        self.model = model
+        self.chains = list(chains)
+        self.seed = seed
+        self.reweighted = reweighted
+        self.history = history
+        self.feature_names = None if feature_names is None else list(feature_names)
+        self.findings: list[Finding] = []
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains that were trained to the end."""
+        return len(self.chains)
+
+    @property
+    def conditional(self) -> bool:
+        """Whether parameters depend on x, so that draws need ``x=``."""
+        return self.generator.conditional
+
+    # --- parameters --------------------------------------------------------------------------------------------------
+
+    def draws(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> dict[str, Array]:
+        """Draw parameters: name to array (chain, draw, *shape), or (chain, draw, observation, *shape) for G(X, Z)."""
+        pieces = [
+            {name: value.numpy() for name, value in block.items()}
+            for block in self._blocks(n_draws, self._x(x), self._seed(seed))
+        ]
+        joined = {name: np.concatenate([piece[name] for piece in pieces], axis=2) for name in pieces[0]}
+        if self.conditional:
+            return {name: np.moveaxis(value, 2, 1) for name, value in joined.items()}
+        return {name: value[:, 0] for name, value in joined.items()}
+
+    def mean(self, n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
+        """Mean of each parameter over chains and draws."""
+        return {name: value.mean((0, 1)) for name, value in self.draws(n_draws, x).items()}
+
+    def sd(self, n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
+        """Standard deviation of each parameter within chains: its heterogeneity."""
+        return {name: np.sqrt(value.var(1, ddof=1).mean(0)) for name, value in self.draws(n_draws, x).items()}
+
+    def quantiles(self, levels: Sequence[float], n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
+        """Quantiles of each parameter, (level, *shape), chains pooled."""
+        return {name: np.quantile(_pooled(value), levels, axis=0) for name, value in self.draws(n_draws, x).items()}
+
+    def interval(
+        self,
+        coverage: float = 0.95,
+        *,
+        of: IntervalOf,
+        kind: IntervalKind = "equal-tailed",
+        n_draws: int = 4000,
+        x: Any = None,
+    ) -> dict[str, Any]:
+        """Give intervals for each parameter: name to array (2, *shape).
+
+        Parameters
+        ----------
+        of
+            ``"population"``: where theta_i of an observation lies, from all draws. ``"mean"``: where the mean of theta
+            lies, from the differences between chains. They answer different questions, so there is no default.
+        kind
+            ``"equal-tailed"``, or ``"highest-density"`` for the population, which gives an array of shape
+            (pieces, 2) for a number and nested lists of such arrays for a vector.
+        """
+        if of not in ("population", "mean"):
+            raise GPSError(f'of must be "population" (of theta_i) or "mean" (of its mean), got {of!r}')
+        if kind not in ("equal-tailed", "highest-density"):
+            raise GPSError(f'kind must be "equal-tailed" or "highest-density", got {kind!r}')
+        draws = self.draws(n_draws, x)
+        if of == "mean":
+            if kind != "equal-tailed":
+                raise GPSError("an interval for the mean is symmetric; highest-density is for the population")
+            if not self.reweighted:
+                raise GPSError('an interval for the mean needs bootstrap weights: GPS(..., reweight="bootstrap")')
+            return {name: mean_interval(value.mean(1), coverage) for name, value in draws.items()}
+        if kind == "equal-tailed":
+            return {name: equal_tailed(_pooled(value), coverage) for name, value in draws.items()}
+        return {name: _pieces(_pooled(value), coverage) for name, value in draws.items()}
+
+    def summary(self, coverage: float = 0.95, n_draws: int = 4000) -> pd.DataFrame:
+        """One row per parameter: mean, heterogeneity (sd within chains), estimation uncertainty (sd between), intervals.
+
+        ``population_*`` bounds theta_i of an observation, ``mean_*`` the mean of theta (chains with bootstrap weights).
+        """
+        if self.conditional:
+            raise GPSError("parameters depend on x: use draws(x=...), interval(x=...) or predict_interval(x)")
+        check_coverage(coverage)
+        rows = {}
+        for name, value in self.draws(n_draws).items():
+            flat = value.reshape(self.n_chains, n_draws, -1)
+            for label, column in zip(self._labels(name, value.shape[2:]), np.moveaxis(flat, 2, 0), strict=True):
+                lower, upper = equal_tailed(column.ravel(), coverage)
+                between = self.n_chains > 1
+                known = between and self.reweighted
+                mean_lower, mean_upper = mean_interval(column.mean(1), coverage) if known else (np.nan, np.nan)
+                rows[label] = {
+                    "mean": column.mean(),
+                    "heterogeneity_sd": np.sqrt(column.var(1, ddof=1).mean()),
+                    "estimation_sd": column.mean(1).std(ddof=1) if between else np.nan,
+                    "median": np.median(column),
+                    "population_lower": lower,
+                    "population_upper": upper,
+                    "mean_lower": mean_lower,
+                    "mean_upper": mean_upper,
+                }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("parameter")
+
+    # --- predictions -------------------------------------------------------------------------------------------------
+
+    def predict_draws(
+        self, x: Any = None, n_draws: int = 1000, *, n_observations: int | None = None, seed: int | None = None
+    ) -> Array:
+        """Draw new observations: array (chain, draw, observation, *event).
+
+        Without covariates ``n_observations`` (1 by default) says how many; each draw has its own theta.
+        """
+        return np.concatenate(list(self._predict(x, n_draws, n_observations, seed)), axis=2)
+
+    def predict_quantiles(self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000) -> Array:
+        """Quantiles of new observations, (level, observation, *event), chains pooled; memory stays bounded."""
+        pieces = [np.quantile(_pooled(piece), levels, axis=0) for piece in self._predict(x, n_draws, None, None)]
+        return np.concatenate(pieces, axis=1)
+
+    def predict_interval(self, x: Any = None, coverage: float = 0.95, n_draws: int = 1000) -> Array:
+        """Equal-tailed interval for new observations, (2, observation, *event)."""
+        tail = (1.0 - check_coverage(coverage)) / 2.0
+        return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws)
+
+    def predict_mean(self, x: Any = None, n_draws: int = 1000) -> Array:
+        """Mean of new observations, (observation, *event), over draws and chains, from the model's own means."""
+        pieces = []
+        for chunk in self._chunks(x, n_draws, None):
+            total: Tensor | float = 0.0
+            for block in self._blocks(n_draws, chunk.x, self.seed):
+                mean = self.model(block, chunk.x).mean
+                total = total + mean.sum(2)
+            pieces.append((total / n_draws).mean(0).expand(len(chunk), *mean.shape[3:]).numpy())
+        return np.concatenate(pieces)
+
+    def _predict(self, x: Any, n_draws: int, n_observations: int | None, seed: int | None) -> Iterator[Array]:
+        for index, chunk in enumerate(self._chunks(x, n_draws, n_observations)):
+            parts = []
+            for number, block in enumerate(self._blocks(n_draws, chunk.x, self._seed(seed))):
+                predictive = self.model(block, chunk.x)
+                wide = predictive.expand(torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
+                with seeded(self._seed(seed), "outcome", index, number):
+                    parts.append(wide.sample().numpy())
+            yield np.moveaxis(np.concatenate(parts, axis=2), 2, 1)
+
+    def _chunks(self, x: Any, n_draws: int, n_observations: int | None) -> Iterator[Batch]:
+        """Split the observations to predict so that one chunk's outcomes fit in bounded memory."""
+        tensor = self._x(x)
+        if tensor is None:
+            yield Batch(torch.zeros(1, n_observations or 1, 1))
+            return
+        if n_observations is not None:
+            raise GPSError("n_observations is for models without covariates; with x there is one for each row")
+        size = max(1, _CHUNK_VALUES // (self.n_chains * n_draws))
+        for start in range(0, tensor.shape[1], size):
+            rows = tensor[:, start : start + size]
+            yield Batch(torch.zeros(1, rows.shape[1], 1), rows)
+
+    # --- export ------------------------------------------------------------------------------------------------------
+
+    def to_datatree(self, n_draws: int = 1000) -> DataTree:
+        """Export draws for ArviZ: group ``uq`` with dimensions chain, draw and one per parameter axis."""
+        from arviz_base import from_dict
+
+        if self.conditional:
+            raise GPSError("parameters depend on x; export draws(x=...) for the x you care about")
+        draws = self.draws(n_draws)
+        dims, coords = {}, {}
+        for name, value in draws.items():
+            if value.ndim == 2:
+                continue
+            dims[name] = [f"{name}_dim{axis}" for axis in range(value.ndim - 2)]
+            if value.ndim == 3 and self.generator.parameter_map.declared[name].size == "features":
+                dims[name] = ["coef"]
+                coords["coef"] = self._feature_labels(value.shape[2])
+        tree: DataTree = from_dict({"uq": draws}, dims=dims, coords=coords)
+        return tree
+
+    def plot_marginals(self, **options: Any) -> Any:
+        """Plot the marginal of every parameter; see :func:`gpsuq.plots.marginals`."""
+        from gpsuq.plots import marginals
+
+        return marginals(self, **options)
+
+    def plot_pairs(self, **options: Any) -> Any:
+        """Plot every pair of parameters; see :func:`gpsuq.plots.pairs`."""
+        from gpsuq.plots import pairs
+
+        return pairs(self, **options)
+
+    def columns(self, n_draws: int = 1000, *, seed: int | None = None) -> pd.DataFrame:
+        """Draws as a table: one column per number, indexed by chain and draw."""
+        if self.conditional:
+            raise GPSError("parameters depend on x: use draws(x=...)")
+        table = {}
+        for name, value in self.draws(n_draws, seed=seed).items():
+            flat = value.reshape(self.n_chains * n_draws, -1)
+            for label, column in zip(self._labels(name, value.shape[2:]), flat.T, strict=True):
+                table[label] = column
+        index = pd.MultiIndex.from_product([range(self.n_chains), range(n_draws)], names=["chain", "draw"])
+        return pd.DataFrame(table, index=index)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _seed(self, seed: int | None) -> int:
+        return self.seed if seed is None else seed
+
+    def _x(self, x: Any) -> Tensor | None:
+        """Check covariates and give them the shape (1, observation, 1, *one_x)."""
+        if x is None:
+            return None
+        from gpsuq.data import observations
+
+        dtype = self.generator.shared.dtype
+        checked = observations(x, torch.zeros(len(x)), dtype=dtype).x
+        assert checked is not None
+        return aligned(checked)
+
+    def _blocks(self, n_draws: int, x: Tensor | None, seed: int) -> Iterator[dict[str, Tensor]]:
+        """Generate parameters in blocks of draws, (chain, 1 or observation, block, *shape), for the trained chains."""
+        if n_draws < 1:
+            raise GPSError(f"n_draws must be at least 1, got {n_draws}")
+        if self.conditional and x is None:
+            raise GPSError("this generator is G(X, Z): its parameters depend on x, so pass x=...")
+        generator = self.generator
+        for number, start in enumerate(range(0, n_draws, _BLOCK)):
+            shape = (generator.n_chains, 1, _BLOCK, generator.noise_dim)
+            noise = torch.randn(shape, generator=random_block(seed, "draw", number), dtype=generator.shared.dtype)
+            noise = noise[:, :, : min(_BLOCK, n_draws - start)]
+            with torch.no_grad():
+                values = generator(noise, x)
+            yield {name: value[self.chains] for name, value in values.items()}
+
+    def _feature_labels(self, count: int) -> list[str]:
+        if self.feature_names is not None and len(self.feature_names) == count:
+            return self.feature_names
+        return [f"x{index}" for index in range(count)]
+
+    def _labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        if not shape:
+            return [name]
+        if self.generator.parameter_map.declared[name].size == "features":
+            return [f"{name}[{label}]" for label in self._feature_labels(shape[0])]
+        return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def _pooled(draws: Array) -> Array:
+    """Put the draws of all chains into one first axis."""
+    return draws.reshape(-1, *draws.shape[2:])
+
+
+def _pieces(draws: Array, coverage: float) -> Any:
+    """Highest-density region of every number in draws (draw, *shape), nested like the shape."""
+    if draws.ndim == 1:
+        return highest_density(draws, coverage)
+    return [_pieces(draws[:, index], coverage) for index in range(draws.shape[1])]
