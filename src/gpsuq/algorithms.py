@@ -52,10 +52,10 @@ class Algorithm:
 
     n_steps: int = 2000
     batch_size: int = 200
-    n_draws: int = 50
+    n_draws: int = 100
     n_outcomes: int | None = None
     optimizer: OptimizerName = "adam"
-    learning_rate: float = 1e-2
+    learning_rate: float = 5e-3
     schedule: ScheduleName = "cosine"
     shared_noise: bool = True
     sum_over_draws: bool = False

@@ -48,7 +48,10 @@ def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
         tensors |= {f"optimizer/{index}/{key}": torch.as_tensor(value) for key, value in values.items()}
     if state.best is not None:
         tensors |= {f"best/{name}": value for name, value in state.best.items()}
-    tensors |= {"best_score": state.best_score, "skipped": state.skipped}
+    for name, scores in (("best_scores", state.best_scores), ("last_scores", state.last_scores)):
+        if scores is not None:
+            tensors[name] = scores
+    tensors["skipped"] = state.skipped
     history = state.history
     for name, values in (("fit", history.fit), ("pair", history.pair), ("held_out", history.held_out)):
         if values:
@@ -116,7 +119,8 @@ def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
         optimizer["state"].setdefault(int(index), {})[key] = tensor
     state.optimizer.load_state_dict(optimizer)
     state.best = {name: t.to(state.generator.shared.device) for name, t in _under(tensors, "best/").items()} or None
-    state.best_score, state.skipped = tensors["best_score"], tensors["skipped"]
+    state.best_scores, state.last_scores = tensors.get("best_scores"), tensors.get("last_scores")
+    state.skipped = tensors["skipped"]
     for name in ("fit", "pair", "held_out"):
         if f"history/{name}" in tensors:
             getattr(state.history, name).extend(tensors[f"history/{name}"].unbind(0))

@@ -224,5 +224,4 @@ def _robust_center_and_scale(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Te
             scale = center.abs()
         centers.append(float(center))
         scales.append(float(scale) if scale > 0 else 1.0)
-    as_tensor = {"dtype": y.dtype, "device": y.device}
-    return torch.tensor(centers, **as_tensor).reshape(event), torch.tensor(scales, **as_tensor).reshape(event)
+    return y.new_tensor(centers).reshape(event), y.new_tensor(scales).reshape(event)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical
 
-from gpsuq.training import Problem, TrainingState, evaluate, noise_variance, predictive_spread
 from gpsuq.seeds import seeded
+from gpsuq.training import Problem, TrainingState, evaluate, noise_variance, predictive_spread
 
 _COLLAPSED_SPREAD = 1e-4  # of the variance of y
 _COLLAPSED_NOISE = 2.5e-3  # of the variance of y: sigma below 5% of its scale

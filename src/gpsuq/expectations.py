@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,8 +37,8 @@ from gpsuq.errors import GPSError
 from gpsuq.kernels import Energy, Gaussian, Kernel, Mixture
 
 Parameters = Mapping[str, Tensor]
-KernelMean = Callable[[Kernel, Tensor, Parameters], Tensor]
-KernelPair = Callable[[Kernel, Parameters, Parameters], Tensor]
+KernelMean = Callable[[Any, Tensor, Parameters], Tensor]
+KernelPair = Callable[[Any, Parameters, Parameters], Tensor]
 
 CHAIN_DIM, OBSERVATION_DIM, DRAW_DIM = 0, 1, 2
 BATCH_DIMS = 3
@@ -70,9 +70,7 @@ class Terms(NamedTuple):
         return self.fit + self.pair
 
 
-def register_kernel_mean(
-    kernel: type[Kernel], distribution: type[Distribution]
-) -> Callable[[KernelMean], KernelMean]:
+def register_kernel_mean(kernel: type[Kernel], distribution: type[Distribution]) -> Callable[[KernelMean], KernelMean]:
     """Register E k(y, Y) for a kernel and a distribution of one coordinate."""
 
     def decorator(function: KernelMean) -> KernelMean:
@@ -82,9 +80,7 @@ def register_kernel_mean(
     return decorator
 
 
-def register_kernel_pair(
-    kernel: type[Kernel], distribution: type[Distribution]
-) -> Callable[[KernelPair], KernelPair]:
+def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution]) -> Callable[[KernelPair], KernelPair]:
     """Register E k(Y, Y') for a kernel and two distributions of one type and one coordinate."""
 
     def decorator(function: KernelPair) -> KernelPair:
@@ -104,12 +100,12 @@ def _gaussian_normal(bandwidth: float, difference: Tensor, variance: Tensor) -> 
 
 
 @register_kernel_mean(Gaussian, Normal)
-def _(kernel: Gaussian, y: Tensor, p: Parameters) -> Tensor:  # type: ignore[misc]
+def _gaussian_normal_mean(kernel: Any, y: Tensor, p: Parameters) -> Tensor:
     return _gaussian_normal(kernel.value, y - p["loc"], p["scale"].square())
 
 
 @register_kernel_pair(Gaussian, Normal)
-def _(kernel: Gaussian, p: Parameters, q: Parameters) -> Tensor:  # type: ignore[misc]
+def _gaussian_normal_pair(kernel: Any, p: Parameters, q: Parameters) -> Tensor:
     return _gaussian_normal(kernel.value, p["loc"] - q["loc"], p["scale"].square() + q["scale"].square())
 
 
@@ -121,12 +117,12 @@ def _energy_normal(difference: Tensor, scale: Tensor) -> Tensor:
 
 
 @register_kernel_mean(Energy, Normal)
-def _(kernel: Energy, y: Tensor, p: Parameters) -> Tensor:  # type: ignore[misc]
+def _energy_normal_mean(kernel: Any, y: Tensor, p: Parameters) -> Tensor:
     return _energy_normal(y - p["loc"], p["scale"])
 
 
 @register_kernel_pair(Energy, Normal)
-def _(kernel: Energy, p: Parameters, q: Parameters) -> Tensor:  # type: ignore[misc]
+def _energy_normal_pair(kernel: Any, p: Parameters, q: Parameters) -> Tensor:
     return _energy_normal(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt())
 
 
@@ -156,9 +152,7 @@ def kernel_score(
     if n_outcomes is not None:
         return _sampled(kernel, distribution, y, mask, n_outcomes, shifts)
     if isinstance(kernel, Mixture):
-        parts = [
-            kernel_score(k, distribution, y, mask=mask, n_pairs=n_pairs) for k in kernel.kernels
-        ]
+        parts = [kernel_score(k, distribution, y, mask=mask, n_pairs=n_pairs) for k in kernel.kernels]
         return Terms(
             *(
                 torch.stack([w * t for w, t in zip(kernel.weights, terms, strict=True)]).sum(0)
@@ -246,18 +240,18 @@ def _closed_form(
     kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
 ) -> Terms | None:
     base, events = _base(distribution), len(distribution.event_shape)
-    mean, pair = (table.get((type(kernel), type(base))) for table in (_MEANS, _PAIRS))
+    mean, pair = _MEANS.get((type(kernel), type(base))), _PAIRS.get((type(kernel), type(base)))
     if mean is None or pair is None or (events > 0 and not kernel.factorises):
         return None
     if isinstance(base, Categorical) or base.event_shape:
         return None
     p = _parameters(base)
     fit = -2.0 * _mean_over_draws(_product(mean(kernel, y, p), events, mask))
-    total: Tensor | float = 0.0
+    total = torch.zeros_like(fit)
     for shift, weight in shifts:
         q = {name: _roll(value, shift) for name, value in p.items()}
         total = total + weight * _mean_over_draws(_product(pair(kernel, p, q), events, mask))
-    return Terms(*torch.broadcast_tensors(fit, total))
+    return Terms(fit, total)
 
 
 def _enumerated(
@@ -286,11 +280,11 @@ def _enumerated(
         return Terms(*torch.broadcast_tensors(fit, pair))
     fit = -2.0 * _mean_over_draws(_product((probabilities * to_points).sum(-1), events, mask))
     smoothed = probabilities @ gram
-    paired: Tensor | float = 0.0
+    paired = torch.zeros_like(fit)
     for shift, weight in shifts:
         agreement = (smoothed * _roll(probabilities, shift)).sum(-1)
         paired = paired + weight * _mean_over_draws(_product(agreement, events, mask))
-    return Terms(*torch.broadcast_tensors(fit, paired))
+    return Terms(fit, paired)
 
 
 def encode(distribution: Distribution, y: Tensor) -> Tensor:

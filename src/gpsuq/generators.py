@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ class MLP(GeneratorSpec):
         ``"tanh"``, ``"relu"`` or ``"silu"``.
     """
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (64, 64, 64)
     noise_dim: int = 2
     conditional: bool = False
     activation: str = "tanh"
@@ -102,6 +103,9 @@ class ChainLinear(nn.Module):
 
 
 class _ChainMLP(ChainBody):
+    x_center: Tensor
+    x_scale: Tensor
+
     def __init__(
         self, spec: MLP, width: int, n_chains: int, scale: DataScale | None, n_features: int, seed: int
     ) -> None:
@@ -112,7 +116,7 @@ class _ChainMLP(ChainBody):
         widths = [spec.noise_dim, *spec.hidden, width]
         self.layers = nn.ModuleList(
             ChainLinear(n_in, n_out, n_chains, seed, str(depth))
-            for depth, (n_in, n_out) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+            for depth, (n_in, n_out) in enumerate(itertools.pairwise(widths))
         )
         if scale is not None and scale.x_center is not None and scale.x_scale is not None:
             self.from_x = ChainLinear(n_features, widths[1], n_chains, seed, "x")
@@ -121,7 +125,7 @@ class _ChainMLP(ChainBody):
 
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
         n_chains, n_rows, n_draws, _ = noise.shape
-        hidden = self.layers[0](noise.reshape(n_chains, n_rows * n_draws, -1))
+        hidden: Tensor = self.layers[0](noise.reshape(n_chains, n_rows * n_draws, -1))
         if self.conditional and x is not None:
             # W [x; z] = Wx x + Wz z: the part that sees x is computed once per observation, not once per draw.
             flat = ((x - self.x_center) / self.x_scale).reshape(*x.shape[:2], -1)

@@ -36,7 +36,7 @@ class GPS:
     model
         The observation model f(y given theta, x).
     generator
-        ``MLP(...)``, any ``nn.Module`` with a ``noise_dim``, or ``FromModule(module, noise_dim)``; None takes ``MLP()``.
+        ``MLP(...)``, any ``nn.Module`` with a ``noise_dim``, or ``FromModule(module, noise_dim)``; None is ``MLP()``.
     distance
         Between predictive and data: ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``.
     algorithm
@@ -66,9 +66,9 @@ class GPS:
         self,
         model: ObservationModel,
         generator: GeneratorSpec | nn.Module | None = None,
-        distance: Distance = MMD(),  # noqa: B008 (immutable)
+        distance: Distance = MMD(),
         *,
-        algorithm: Algorithm = Algorithm(),  # noqa: B008 (immutable)
+        algorithm: Algorithm = Algorithm(),
         n_chains: int = 4,
         reweight: Reweight = "bootstrap",
         holdout: float = 0.1,
@@ -191,5 +191,3 @@ class GPS:
         )
         uq.findings = findings
         return uq
-
-

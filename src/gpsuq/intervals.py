@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from arviz_stats.base import array_stats
+from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 

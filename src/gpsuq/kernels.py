@@ -153,7 +153,9 @@ class Mixture(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(self.kernels))
-        object.__setattr__(self, "weights", tuple(self.weights) or (1.0 / max(len(self.kernels), 1),) * len(self.kernels))
+        object.__setattr__(
+            self, "weights", tuple(self.weights) or (1.0 / max(len(self.kernels), 1),) * len(self.kernels)
+        )
         if not self.kernels or len(self.weights) != len(self.kernels) or min(self.weights) <= 0:
             raise GPSError("Mixture: give at least one kernel and one positive weight for each")
 
@@ -180,7 +182,7 @@ class AdaptiveGaussian(Kernel):
     """
 
     multiple: float = 14.0
-    factors: tuple[float, ...] = (0.0625, 0.25, 1.0, 4.0, 16.0)
+    factors: tuple[float, ...] = (0.1, 1.0, 10.0)
 
     def __call__(self, a: Tensor, b: Tensor, event_dims: int = 0, mask: Tensor | None = None) -> Tensor:
         raise GPSError("AdaptiveGaussian: call kernel.resolve(y) first, its bandwidth depends on the data")
@@ -203,7 +205,9 @@ class CallableKernel(Kernel):
 
     def __call__(self, a: Tensor, b: Tensor, event_dims: int = 0, mask: Tensor | None = None) -> Tensor:
         if mask is not None:
-            raise GPSError("a kernel function of your own cannot compare padded groups; use Gaussian, Laplace or Energy")
+            raise GPSError(
+                "a kernel function of your own cannot compare padded groups; use Gaussian, Laplace or Energy"
+            )
         a, b = (t.unsqueeze(-1) if event_dims == 0 else t.flatten(-event_dims) for t in (a, b))
         return self.function(a, b)
 

@@ -101,7 +101,12 @@ class LoaderSource(BatchSource):
     """
 
     def __init__(
-        self, loader: DataLoader[Any], validation: DataLoader[Any] | None, plan: ChainPlan, seed: int, dtype: torch.dtype
+        self,
+        loader: DataLoader[Any],
+        validation: DataLoader[Any] | None,
+        plan: ChainPlan,
+        seed: int,
+        dtype: torch.dtype,
     ) -> None:
         self.loader, self.validation, self.plan, self.seed, self.dtype = loader, validation, plan, seed, dtype
         self.sample = self._read(loader, _SAMPLE_ROWS, "the DataLoader")

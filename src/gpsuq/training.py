@@ -10,6 +10,7 @@ Everything random in a step depends on (seed, step) only, so a resumed run ends 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ class Problem:
         return 1 if self.distance.refine(1.0) is None else 2
 
     def phase_steps(self, phase: int) -> int:
-        """Steps of a phase; together they make ``n_steps``."""
+        """Give the steps of a phase; together they make ``n_steps``."""
         half = self.algorithm.n_steps // self.n_phases
         return self.algorithm.n_steps - half if phase == self.n_phases - 1 and self.n_phases > 1 else half
 
@@ -121,7 +122,8 @@ class TrainingState:
     phase_start: int = 0
     noise_variance: float | None = None
     best: dict[str, Tensor] | None = None
-    best_score: Tensor = field(default_factory=lambda: torch.empty(0))
+    best_scores: Tensor | None = None
+    last_scores: Tensor | None = None
     stale: int = 0
     skipped: Tensor = field(default_factory=lambda: torch.empty(0))
     history: History = field(default_factory=History)
@@ -162,7 +164,6 @@ def init(problem: Problem, generator: Generator, model: ObservationModel) -> Tra
         loss,
         module,
         wrapped,
-        best_score=torch.full((n_chains,), float("inf")),
         skipped=torch.zeros(n_chains, dtype=torch.int64),
     )
 
@@ -311,7 +312,7 @@ def run(
         in_phase = state.step - state.phase_start
         phase_over = in_phase >= problem.phase_steps(state.phase)
         if held_out is not None and (phase_over or in_phase % problem.algorithm.evaluate_every == 0):
-            _remember_best(state, evaluate(problem, state, held_out).score.mean(1))
+            _remember_best(state, evaluate(problem, state, held_out).score)
             patience = problem.algorithm.patience
             phase_over = phase_over or (patience is not None and state.stale >= patience)
         if phase_over:
@@ -322,29 +323,47 @@ def run(
     return state
 
 
-def _remember_best(state: TrainingState, score: Tensor) -> None:
+def _remember_best(state: TrainingState, scores: Tensor) -> None:
+    """Keep each chain's parameters at its lowest held-out score so far; ``scores`` is (chain, held out)."""
     state.history.evaluated_at.append(state.step)
-    state.history.held_out.append(score)
-    better = score < state.best_score
-    state.stale = 0 if bool(better.any()) else state.stale + 1
-    state.best_score = torch.where(better, score, state.best_score)
-    if state.best is None:
+    state.history.held_out.append(scores.mean(1))
+    state.last_scores = scores
+    if state.best is None or state.best_scores is None:
         state.best = {name: p.detach().clone() for name, p, _ in state.generator.chain_views()}
+        state.best_scores = scores
         return
+    better = scores.mean(1) < state.best_scores.mean(1)
+    state.stale = 0 if bool(better.any()) else state.stale + 1
+    state.best_scores = torch.where(better[:, None], scores, state.best_scores)
     for name, parameter, owner in state.generator.chain_views():
-        if owner is None:
-            chosen = better.to(parameter.device).reshape(-1, *(1,) * (parameter.dim() - 1))
-            state.best[name] = torch.where(chosen, parameter.detach(), state.best[name])
-        elif bool(better[owner]):
-            state.best[name] = parameter.detach().clone()
+        state.best[name] = _choose(better, owner, parameter.detach(), state.best[name])
+
+
+def _choose(chains: Tensor, owner: int | None, yes: Tensor, no: Tensor) -> Tensor:
+    """Take a parameter's values from ``yes`` in the chosen chains and from ``no`` in the others."""
+    chosen = chains.to(yes.device)
+    chosen = chosen.reshape(-1, *(1,) * (yes.dim() - 1)) if owner is None else chosen[owner]
+    return torch.where(chosen, yes, no)
+
+
+def _restore_best(state: TrainingState) -> None:
+    """Put back the best state of every chain whose last one is worse by more than the error of that comparison.
+
+    The best of many noisy evaluations looks better than it is, and the last state has the smallest steps behind it.
+    """
+    if state.best is None or state.best_scores is None or state.last_scores is None:
+        return
+    lost = state.last_scores - state.best_scores
+    error = lost.std(1) / math.sqrt(lost.shape[1])
+    restore = ~(lost.mean(1) <= error)  # a score that is not finite restores too
+    with torch.no_grad():
+        for name, parameter, owner in state.generator.chain_views():
+            parameter.copy_(_choose(restore, owner, state.best[name], parameter))
 
 
 def _end_phase(problem: Problem, state: TrainingState) -> None:
     """Restore the best states; go on with the refined distance, or finish."""
-    if state.best is not None:
-        with torch.no_grad():
-            for name, parameter, _ in state.generator.chain_views():
-                parameter.copy_(state.best[name])
+    _restore_best(state)
     if state.phase + 1 < problem.n_phases:
         enter_phase(problem, state, state.phase + 1, noise_variance(problem, state))
     else:
@@ -357,8 +376,7 @@ def enter_phase(problem: Problem, state: TrainingState, phase: int, variance: fl
     if refined is not None:
         state.loss.distance = refined
     state.phase, state.phase_start, state.noise_variance = phase, state.step, variance
-    state.best, state.stale = None, 0
-    state.best_score = torch.full_like(state.best_score, float("inf"))
+    state.best, state.best_scores, state.last_scores, state.stale = None, None, None, 0
 
 
 def noise_variance(problem: Problem, state: TrainingState) -> float | None:

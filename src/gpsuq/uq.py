@@ -98,7 +98,7 @@ class UQDistribution:
         return {name: value.mean((0, 1)) for name, value in self.draws(n_draws, x).items()}
 
     def sd(self, n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
-        """Standard deviation of each parameter within chains: its heterogeneity."""
+        """Give the standard deviation of each parameter within chains: its heterogeneity."""
         return {name: np.sqrt(value.var(1, ddof=1).mean(0)) for name, value in self.draws(n_draws, x).items()}
 
     def quantiles(self, levels: Sequence[float], n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
@@ -141,7 +141,7 @@ class UQDistribution:
         return {name: _pieces(_pooled(value), coverage) for name, value in draws.items()}
 
     def summary(self, coverage: float = 0.95, n_draws: int = 4000) -> pd.DataFrame:
-        """One row per parameter: mean, heterogeneity (sd within chains), estimation uncertainty (sd between), intervals.
+        """Summarise each parameter: mean, heterogeneity (sd within chains), estimation uncertainty (sd between).
 
         ``population_*`` bounds theta_i of an observation, ``mean_*`` the mean of theta (chains with bootstrap weights).
         """
@@ -193,11 +193,9 @@ class UQDistribution:
         """Mean of new observations, (observation, *event), over draws and chains, from the model's own means."""
         pieces = []
         for chunk in self._chunks(x, n_draws, None):
-            total: Tensor | float = 0.0
-            for block in self._blocks(n_draws, chunk.x, self.seed):
-                mean = self.model(block, chunk.x).mean
-                total = total + mean.sum(2)
-            pieces.append((total / n_draws).mean(0).expand(len(chunk), *mean.shape[3:]).numpy())
+            sums = [self.model(block, chunk.x).mean.sum(2) for block in self._blocks(n_draws, chunk.x, self.seed)]
+            mean = torch.stack(sums).sum(0).mean(0) / n_draws
+            pieces.append(mean.expand(len(chunk), *mean.shape[1:]).numpy())
         return np.concatenate(pieces)
 
     def _predict(self, x: Any, n_draws: int, n_observations: int | None, seed: int | None) -> Iterator[Array]:
@@ -259,11 +257,10 @@ class UQDistribution:
         """Draws as a table: one column per number, indexed by chain and draw."""
         if self.conditional:
             raise GPSError("parameters depend on x: use draws(x=...)")
-        table = {}
+        table: dict[str, Array] = {}
         for name, value in self.draws(n_draws, seed=seed).items():
             flat = value.reshape(self.n_chains * n_draws, -1)
-            for label, column in zip(self._labels(name, value.shape[2:]), flat.T, strict=True):
-                table[label] = column
+            table |= dict(zip(self._labels(name, value.shape[2:]), flat.T, strict=True))
         index = pd.MultiIndex.from_product([range(self.n_chains), range(n_draws)], names=["chain", "draw"])
         return pd.DataFrame(table, index=index)
 

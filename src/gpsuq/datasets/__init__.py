@@ -1,0 +1,5 @@
+"""Data: the paper's synthetic designs."""
+
+from gpsuq.datasets.synthetic import Regression, scissors
+
+__all__ = ["Regression", "scissors"]

@@ -1,0 +1,57 @@
+"""Does the dimension of Z matter? The paper says not much: q against the distance to the truth, on scissors."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpsuq.algorithms import Algorithm
+from gpsuq.datasets import scissors
+from gpsuq.experiments.record import mean_and_sd, prepare, write_metrics
+from gpsuq.experiments.scissors import fit_scissors, slope_metrics
+from gpsuq.generators import MLP
+from gpsuq.plots import COLORS, figure_style, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DIMENSIONS = (1, 2, 4, 16, 64)
+
+
+def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+    """Fit scissors with each noise dimension, everything else at its default."""
+    prepare(out, force=force)
+    started = time.perf_counter()
+    algorithm = Algorithm() if n_steps is None else Algorithm(n_steps=n_steps)
+    rows = []
+    for q in DIMENSIONS:
+        metrics = [
+            slope_metrics(
+                fit_scissors(scissors(seed=number), number, generator=MLP(noise_dim=q), algorithm=algorithm).draws(
+                    4000
+                )["slope"]
+            )
+            for number in range(seed, seed + replicates)
+        ]
+        rows.append({"q": q} | {name: mean_and_sd([m[name] for m in metrics]) for name in metrics[0]})
+    command = f"gpsuq experiment noise-dim --seed {seed} --replicates {replicates} --out {out}"
+    settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": algorithm, "generator": MLP()}
+    path = write_metrics(out, command, settings=settings, results={"table": rows}, started=started)
+    return [path, save_figure(_figure(rows), out / "noise_dim.png")]
+
+
+def _figure(rows: list[dict[str, Any]]) -> Figure:
+    import matplotlib.pyplot as plt
+
+    with figure_style():
+        figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
+        panels = (("wasserstein1", "W1 to the truth"), ("near_truth", "share of slopes within 0.25 of the truth"))
+        for axis, (key, title) in zip(axes, panels, strict=True):
+            means, sds = ([row[key][part] for row in rows] for part in ("mean", "sd"))
+            axis.errorbar([row["q"] for row in rows], means, yerr=sds, color=COLORS["gps"], marker="o", capsize=3)
+            axis.set(xscale="log", xlabel="dimension of Z (q)", ylabel=title)
+            axis.set_xticks(DIMENSIONS, [str(q) for q in DIMENSIONS])
+            axis.minorticks_off()
+        axes[0].set_ylim(bottom=0)
+    return figure

@@ -1,0 +1,74 @@
+"""What every experiment leaves behind: metrics.json with command, seeds, settings and environment beside the numbers."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gpsuq._version import __version__
+from gpsuq.errors import GPSError
+
+
+def prepare(out: Path, *, force: bool) -> Path:
+    """Make the output directory; one that holds results already is refused unless ``force``."""
+    if (out / "metrics.json").exists() and not force:
+        raise GPSError(f"{out} holds results already; choose another directory or pass --force")
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def environment() -> dict[str, Any]:
+    """Describe the software and machine that produced a result."""
+    return {
+        "gpsuq": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def write_metrics(
+    out: Path, command: str, *, settings: Mapping[str, Any], results: Mapping[str, Any], started: float
+) -> Path:
+    """Write metrics.json; ``started`` is ``time.perf_counter()`` at the start."""
+    record = {
+        "command": command,
+        "settings": settings,
+        "environment": environment(),
+        "seconds": round(time.perf_counter() - started, 1),
+        "results": results,
+    }
+    path = out / "metrics.json"
+    path.write_text(json.dumps(record, indent=2, default=_plain) + "\n")
+    return path
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__, **asdict(value)}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return repr(value)
+
+
+def mean_and_sd(values: list[float]) -> dict[str, float]:
+    """Summarise one number over seeds."""
+    array = np.asarray(values, dtype=float)
+    return {
+        "mean": float(array.mean()),
+        "sd": float(array.std(ddof=1)) if len(array) > 1 else float("nan"),
+        "min": float(array.min()),
+        "max": float(array.max()),
+    }

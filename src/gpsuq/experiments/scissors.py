@@ -1,0 +1,115 @@
+"""Scissors, section 3.1: half the observations have slope 1, half -1; least squares and the posterior see 0."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.baselines import BayesianLinearPosterior
+from gpsuq.datasets import Regression, scissors
+from gpsuq.experiments.record import mean_and_sd, prepare, write_metrics
+from gpsuq.gps import GPS
+from gpsuq.models import linear_regression
+from gpsuq.plots import COLORS, figure_style, save_figure
+from gpsuq.uq import UQDistribution
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.floating]
+
+_DRAWS = 4000
+
+
+def fit_scissors(data: Regression, seed: int, **options: Any) -> UQDistribution:
+    """Fit the linear model without intercept, as in the paper, with default settings unless ``options`` say else."""
+    return GPS(linear_regression(intercept=False), seed=seed, **options).fit(data.X, data.y)
+
+
+def slope_metrics(slopes: Array) -> dict[str, float]:
+    """Compare draws of the slope with the truth, -1 or 1 with probability one half each."""
+    ordered = np.sort(slopes.ravel())
+    truth = np.where(np.arange(len(ordered)) < len(ordered) / 2, -1.0, 1.0)
+    return {
+        "near_truth": float((np.abs(np.abs(ordered) - 1.0) <= 0.25).mean()),
+        "positive": float((ordered > 0).mean()),
+        "wasserstein1": float(np.abs(ordered - truth).mean()),
+    }
+
+
+def one_replicate(seed: int) -> tuple[Regression, UQDistribution, BayesianLinearPosterior, dict[str, float]]:
+    """Simulate, fit both ways and measure."""
+    data = scissors(seed=seed)
+    started = time.perf_counter()
+    uq = fit_scissors(data, seed)
+    seconds = time.perf_counter() - started
+    draws = uq.draws(_DRAWS)
+    posterior = BayesianLinearPosterior(fit_intercept=False).fit(data.X, data.y)
+    metrics = slope_metrics(draws["slope"]) | {
+        "sigma_median": float(np.median(draws["sigma"])),
+        "posterior_mean": float(posterior.mean[0]),
+        "posterior_sd": float(posterior.sd[0]),
+        "fit_seconds": round(seconds, 1),
+    }
+    return data, uq, posterior, metrics
+
+
+def run(seed: int, replicates: int, out: Path, *, force: bool = False) -> list[Path]:
+    """Run the experiment for ``replicates`` seeds; the figure is that of the first."""
+    prepare(out, force=force)
+    started = time.perf_counter()
+    per_seed, figures = {}, []
+    for number in range(seed, seed + replicates):
+        data, uq, posterior, metrics = one_replicate(number)
+        per_seed[str(number)] = metrics
+        if number == seed:
+            figures = [
+                save_figure(three_panels(data, posterior, uq), out / "scissors.png"),
+                save_figure(uq.plot_marginals(), out / "marginals.png"),
+            ]
+    names = list(next(iter(per_seed.values())))
+    results = {
+        "over_seeds": {name: mean_and_sd([m[name] for m in per_seed.values()]) for name in names},
+        "per_seed": per_seed,
+    }
+    gps = GPS(linear_regression(intercept=False))
+    settings = {
+        "seeds": list(range(seed, seed + replicates)),
+        "n": len(data.y),
+        "algorithm": gps.algorithm,
+        "generator": gps.generator,
+        "distance": gps.distance,
+        "chains": gps.plan,
+    }
+    command = f"gpsuq experiment scissors --seed {seed} --replicates {replicates} --out {out}"
+    return [write_metrics(out, command, settings=settings, results=results, started=started), *figures]
+
+
+def three_panels(data: Regression, posterior: BayesianLinearPosterior, uq: UQDistribution) -> Figure:
+    """Figure 2 of the paper: the data, the posterior of the slope, the UQ distribution of the slope."""
+    import matplotlib.pyplot as plt
+
+    posterior_draws = posterior.sample_parameters(_DRAWS)["x0"]
+    slopes = uq.draws(_DRAWS)["slope"].ravel()
+    bins = np.linspace(-1.6, 1.6, 81).tolist()
+    with figure_style():
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.4))
+        left.plot(data.X[:, 0], data.y, ".", color=COLORS["data"], markersize=3, alpha=0.5)
+        left.set(xlabel="x", ylabel="y", title=f"Data (n = {len(data.y):,})")
+        panels = (
+            (middle, posterior_draws, "Bayesian posterior of the slope", COLORS["bayes"]),
+            (right, slopes, "UQ distribution of the slope (GPS)", COLORS["gps"]),
+        )
+        for axis, draws, title, color in panels:
+            axis.hist(draws, bins=bins, density=True, color=color)
+            for truth in (-1.0, 1.0):
+                axis.axvline(truth, color=COLORS["truth"], linestyle="--", linewidth=1)
+            axis.set(xlabel="slope", ylabel="density", title=title, xlim=(-1.6, 1.6))
+        middle.annotate(
+            "true slopes", (1.0, middle.get_ylim()[1] * 0.9), (0.93, middle.get_ylim()[1] * 0.9), ha="right", fontsize=9
+        )
+    return figure

@@ -1,0 +1,56 @@
+"""The look that all figures share: Okabe-Ito colours, light grids, labels large enough to read."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = {
+    "gps": "#0072B2",
+    "bayes": "#D55E00",
+    "truth": "#000000",
+    "data": "#7F7F7F",
+    "good": "#009E73",
+    "other": "#CC79A7",
+    "light": "#56B4E9",
+    "warm": "#E69F00",
+}
+"""Colours by role (Okabe and Ito's palette), the same in every figure."""
+
+_STYLE: dict[str, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E5E5E5",
+    "grid.linewidth": 0.8,
+    "axes.titlesize": 11,
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 150,
+}
+
+
+def figure_style() -> AbstractContextManager[None]:
+    """Give the context in which figures are made; the caller's own settings come back afterwards."""
+    import matplotlib
+
+    return matplotlib.rc_context(_STYLE)  # type: ignore[arg-type]
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure and close it, without a time stamp so that equal figures are equal files."""
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
+    plt.close(figure)
+    return path
