@@ -60,7 +60,12 @@ class ObservationModel:
 
     def __call__(self, parameters: Mapping[str, Tensor], x: Tensor | None = None) -> Distribution:
         """Give the distribution of the observations, batch shape (chain, 1 or observation, draw)."""
-        distribution = self.function(**parameters) if x is None else self.function(x, **parameters)
+        try:
+            distribution = self.function(**parameters) if x is None else self.function(x, **parameters)
+        except (RuntimeError, TypeError, ValueError) as error:
+            shapes = {name: tuple(value.shape) for name, value in parameters.items()}
+            inputs = "no covariates" if x is None else f"x of shape {tuple(x.shape)}"
+            raise GPSError(f"the observation model failed for {inputs} and parameters of shapes {shapes}: {error}") from error
         if not isinstance(distribution, Distribution):
             raise GPSError(
                 "the observation model must return a torch.distributions.Distribution, "

@@ -33,6 +33,7 @@ from gpsuq.seeds import seeded
 from gpsuq.sources import BatchSource
 
 _EVALUATION_DRAWS = 100
+_CLEARLY = 2.5  # standard errors
 _PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain is given up
 
 
@@ -347,15 +348,16 @@ def _choose(chains: Tensor, owner: int | None, yes: Tensor, no: Tensor) -> Tenso
 
 
 def _restore_best(state: TrainingState) -> None:
-    """Put back the best state of every chain whose last one is worse by more than the error of that comparison.
+    """Put back the best state of every chain whose last one is clearly worse: by more than ``_CLEARLY`` errors.
 
-    The best of many noisy evaluations looks better than it is, and the last state has the smallest steps behind it.
+    The best of many noisy evaluations looks better than it is, and the last state has the smallest steps behind it:
+    restoring whatever scored best costs more on scissors than it ever gains.
     """
     if state.best is None or state.best_scores is None or state.last_scores is None:
         return
     lost = state.last_scores - state.best_scores
     error = lost.std(1) / math.sqrt(lost.shape[1])
-    restore = ~(lost.mean(1) <= error)  # a score that is not finite restores too
+    restore = ~(lost.mean(1) <= _CLEARLY * error)  # a score that is not finite restores too
     with torch.no_grad():
         for name, parameter, owner in state.generator.chain_views():
             parameter.copy_(_choose(restore, owner, state.best[name], parameter))

@@ -1,4 +1,4 @@
-"""What every experiment leaves behind: metrics.json with command, seeds, settings and environment beside the numbers."""
+"""What every experiment leaves behind: metrics.json with command, seeds, settings, environment and numbers."""
 
 from __future__ import annotations
 

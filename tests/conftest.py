@@ -1,0 +1,36 @@
+"""Shared fixtures: small data sets and a short training, so that the whole suite runs in minutes on two cores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+
+from gpsuq import Algorithm
+
+matplotlib.use("Agg")
+torch.set_num_threads(max(1, min(2, os.cpu_count() or 1)))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def short() -> Algorithm:
+    """Training just long enough to exercise everything."""
+    return Algorithm(n_steps=40, batch_size=50, n_draws=10, evaluate_every=10)
+
+
+@pytest.fixture
+def data_directory() -> Path:
+    """The directory of real data; the test is skipped where there is none."""
+    path = Path(os.environ.get("GPSUQ_DATA", ""))
+    if not os.environ.get("GPSUQ_DATA") or not path.is_dir():
+        pytest.skip("GPSUQ_DATA names no directory")
+    return path
