@@ -309,9 +309,7 @@ class Silent(Distribution):
 
 def test_a_distribution_for_which_nothing_fits_is_named():
     with pytest.raises(GPSError, match="no expectation for Silent"):
-        kernel_score(
-            Gaussian(1.0), Silent(torch.Size([1, 1, 4]), validate_args=False), torch.zeros(1, 1, 1)
-        )
+        kernel_score(Gaussian(1.0), Silent(torch.Size([1, 1, 4]), validate_args=False), torch.zeros(1, 1, 1))
 
 
 def test_bad_counts_are_errors():

@@ -23,7 +23,9 @@ def test_conditional_generator_equals_the_layer_on_concatenated_input():
     assert raw.shape == (2, 5, 6, 3)
     standard = (x[0, 4, 0] - SCALE.x_center) / SCALE.x_scale
     first, last = body.layers
-    hidden = noise[1, 4, 2] @ first.weight[1] + first.bias[1, 0] + standard @ body.from_x.weight[1] + body.from_x.bias[1, 0]
+    hidden = (
+        noise[1, 4, 2] @ first.weight[1] + first.bias[1, 0] + standard @ body.from_x.weight[1] + body.from_x.bias[1, 0]
+    )
     expected = hidden.tanh() @ last.weight[1] + last.bias[1, 0]
     assert torch.allclose(raw[1, 4, 2], expected, atol=1e-6)
     shared = torch.randn(2, 1, 6, 2)

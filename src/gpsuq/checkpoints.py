@@ -68,7 +68,10 @@ def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
         "evaluated_at": history.evaluated_at,
     }
     directory.mkdir(parents=True, exist_ok=True)
-    content = save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, {"gpsuq": json.dumps(meta)})
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    content = save(copies, {"gpsuq": json.dumps(meta)})
     return write_atomically(directory / _FILE, content)
 
 

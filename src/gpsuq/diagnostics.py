@@ -14,7 +14,7 @@ from gpsuq.training import Problem, TrainingState, evaluate, noise_variance, pre
 
 _COLLAPSED_SPREAD = 1e-4  # of the variance of y
 _COLLAPSED_NOISE = 2.5e-3  # of the variance of y: sigma below 5% of its scale
-_WORSE_CHAIN = 0.02  # of what the best chain gained on its start
+_WORSE_CHAIN = 0.1  # of the score
 _STILL_FALLING = 0.03  # of all that training gained, in its last fifth
 _FEWEST_PER_NUMBER = 5
 _CHECK_ROWS = 1000

@@ -93,20 +93,26 @@ def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution])
 # --- closed forms ----------------------------------------------------------------------------------------------------
 
 
-def _gaussian_normal(bandwidth: float, difference: Tensor, variance: Tensor) -> Tensor:
-    r"""E exp(-(d + e)^2 / b) for e ~ N(0, v): :math:`\sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`."""
-    inverse = 1.0 / (2.0 * variance + bandwidth)
-    return (bandwidth * inverse).sqrt() * torch.exp(difference.square() * -inverse)
+def _gaussian_normal(difference: Tensor, variance: Tensor) -> Tensor:
+    r"""E exp(-(d + e)^2) for e ~ N(0, v): :math:`\exp(-d^2/(1+2v)) / \sqrt{1+2v}`.
+
+    Both arguments are in units of the bandwidth: squares of inverse variances would overflow where y is tiny.
+    """
+    inverse = torch.reciprocal(2.0 * variance + 1.0)
+    return inverse.sqrt() * torch.exp(difference.square() * -inverse)
 
 
 @register_kernel_mean(Gaussian, Normal)
 def _gaussian_normal_mean(kernel: Any, y: Tensor, p: Parameters) -> Tensor:
-    return _gaussian_normal(kernel.value, y - p["loc"], p["scale"].square())
+    unit = kernel.value**-0.5
+    return _gaussian_normal((y - p["loc"]) * unit, (p["scale"] * unit).square())
 
 
 @register_kernel_pair(Gaussian, Normal)
 def _gaussian_normal_pair(kernel: Any, p: Parameters, q: Parameters) -> Tensor:
-    return _gaussian_normal(kernel.value, p["loc"] - q["loc"], p["scale"].square() + q["scale"].square())
+    unit = kernel.value**-0.5
+    variance = (p["scale"] * unit).square() + (q["scale"] * unit).square()
+    return _gaussian_normal((p["loc"] - q["loc"]) * unit, variance)
 
 
 def _energy_normal(difference: Tensor, scale: Tensor) -> Tensor:
@@ -151,18 +157,11 @@ def kernel_score(
     shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
     if n_outcomes is not None:
         return _sampled(kernel, distribution, y, mask, n_outcomes, shifts)
-    if isinstance(kernel, Mixture):
-        parts = [kernel_score(k, distribution, y, mask=mask, n_pairs=n_pairs) for k in kernel.kernels]
-        return Terms(
-            *(
-                torch.stack([w * t for w, t in zip(kernel.weights, terms, strict=True)]).sum(0)
-                for terms in zip(*parts, strict=True)
-            )
-        )
-    exact = _closed_form(kernel, distribution, y, mask, shifts)
-    if exact is None:
-        exact = _enumerated(kernel, distribution, y, mask, shifts)
-    return exact if exact is not None else _sampled(kernel, distribution, y, mask, DEFAULT_OUTCOMES, shifts)
+    for exact in (_enumerated, _closed_form):
+        terms = exact(kernel, distribution, y, mask, shifts)
+        if terms is not None:
+            return terms
+    return _sampled(kernel, distribution, y, mask, DEFAULT_OUTCOMES, shifts)
 
 
 def draw_shifts(n_draws: int, n_pairs: int | None) -> list[tuple[int, float]]:
@@ -239,6 +238,19 @@ def _mean_over_draws(values: Tensor) -> Tensor:
 def _closed_form(
     kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
 ) -> Terms | None:
+    """Use registered closed forms; a mixture of kernels has one where all its parts have."""
+    if isinstance(kernel, Mixture):
+        parts = [_closed_form(part, distribution, y, mask, shifts) for part in kernel.kernels]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        weights = kernel.weights
+        return Terms(
+            *(
+                torch.stack([w * term for w, term in zip(weights, terms, strict=True)]).sum(0)
+                for terms in zip(*known, strict=True)
+            )
+        )
     base, events = _base(distribution), len(distribution.event_shape)
     mean, pair = _MEANS.get((type(kernel), type(base))), _PAIRS.get((type(kernel), type(base)))
     if mean is None or pair is None or (events > 0 and not kernel.factorises):

@@ -28,6 +28,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+# A shared value is one number, where a network's output moves with thousands of weights: it has to go faster.
+_SHARED_GAIN = 10.0
+
+
 class ChainBody(nn.Module, ABC):
     """A network from noise (and x) to raw numbers (chain, 1 or observation, draw, width)."""
 
@@ -224,7 +228,7 @@ class Generator(nn.Module):
         raw = self.body(noise, x if self.conditional else None)
         values: dict[str, Tensor] = self.parameter_map(raw, random=True)
         if self.shared.shape[-1]:
-            shared = self.shared.expand(-1, 1, raw.shape[2], -1)
+            shared = (_SHARED_GAIN * self.shared).expand(-1, 1, raw.shape[2], -1)
             values |= self.parameter_map(shared, random=False)
         return {name: values[name] for name in self.parameter_map.declared}
 

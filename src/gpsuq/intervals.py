@@ -27,7 +27,10 @@ def equal_tailed(draws: Array, coverage: float) -> Array:
 
 
 def highest_density(draws: Array, coverage: float) -> Array:
-    """Smallest region of the wanted probability, as rows (lower, upper): one for each separate piece."""
+    """Smallest region of the wanted probability, as rows (lower, upper): one for each separate piece.
+
+    Pieces closer than a tenth of the draws' standard deviation are one: such gaps are accidents of the sample.
+    """
     check_coverage(coverage)
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim != 1:
@@ -38,8 +41,14 @@ def highest_density(draws: Array, coverage: float) -> Array:
     # In units of the draws' own spread: the density estimate beneath compares against absolute tolerances.
     center, spread = np.median(draws), draws.std()
     region = array_stats.hdi(((draws - center) / spread)[None], coverage, method="multimodal")[0]
-    pieces: Array = region[~np.isnan(region).any(axis=1)] * spread + center
-    return pieces
+    pieces = [region[0]]
+    for lower, upper in region[~np.isnan(region).any(axis=1)][1:]:
+        if lower - pieces[-1][1] < 0.1:
+            pieces[-1] = np.array([pieces[-1][0], upper])
+        else:
+            pieces.append(np.array([lower, upper]))
+    result: Array = np.stack(pieces) * spread + center
+    return result
 
 
 def mean_interval(chain_means: Array, coverage: float) -> Array:

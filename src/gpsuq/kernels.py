@@ -84,7 +84,7 @@ class _Scaled(Kernel):
         if not (math.isfinite(squared) and squared > 0):
             raise GPSError(
                 f"{type(self).__name__}: the bandwidth rule gave {squared!r}; the observations hardly differ, "
-                "so pass the bandwidth as a positive number"
+                "so pass the bandwidth as a positive number, as in MMD(Gaussian(1.0))"
             )
         return replace(self, bandwidth=self._from_squared(squared))
 

@@ -14,7 +14,8 @@ that are left over behind those three belong to one observation (its repeated me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -58,20 +59,40 @@ class ObservationModel:
         self.function = function
         self.parameters = dict(parameters)
 
-    def __call__(self, parameters: Mapping[str, Tensor], x: Tensor | None = None) -> Distribution:
-        """Give the distribution of the observations, batch shape (chain, 1 or observation, draw)."""
+    def __call__(
+        self, parameters: Mapping[str, Tensor], x: Tensor | None = None, *, validate: bool = False
+    ) -> Distribution:
+        """Give the distribution of the observations, batch shape (chain, 1 or observation, draw).
+
+        ``validate`` lets torch check the distribution's arguments. Training does that once: it costs time, and one
+        chain that diverges must not stop the others.
+        """
         try:
-            distribution = self.function(**parameters) if x is None else self.function(x, **parameters)
+            with _validation(validate):
+                distribution = self.function(**parameters) if x is None else self.function(x, **parameters)
         except (RuntimeError, TypeError, ValueError) as error:
             shapes = {name: tuple(value.shape) for name, value in parameters.items()}
             inputs = "no covariates" if x is None else f"x of shape {tuple(x.shape)}"
-            raise GPSError(f"the observation model failed for {inputs} and parameters of shapes {shapes}: {error}") from error
+            raise GPSError(
+                f"the observation model failed for {inputs} and parameters of shapes {shapes}: {error}"
+            ) from error
         if not isinstance(distribution, Distribution):
             raise GPSError(
                 "the observation model must return a torch.distributions.Distribution, "
                 f"its function returned {type(distribution).__name__}"
             )
         return _with_batch_shape(distribution, next(iter(parameters.values())))
+
+
+@contextmanager
+def _validation(validate: bool) -> Iterator[None]:
+    """Switch torch's checks of distribution arguments on or off, and back as they were."""
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(validate)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
 
 
 def _with_batch_shape(distribution: Distribution, parameter: Tensor) -> Distribution:

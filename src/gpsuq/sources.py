@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -169,7 +170,9 @@ class LoaderSource(BatchSource):
 
     def _open(self, epoch: int) -> Iterator[Any]:
         with seeded(self.seed, "epoch", epoch):
-            return iter(self.loader)
+            batches = iter(self.loader)
+            first = list(itertools.islice(batches, 1))  # samplers draw their order with the first batch
+        return itertools.chain(first, batches)
 
     def held_out(self) -> Batch | None:
         """Give the first observations of the validation loader."""

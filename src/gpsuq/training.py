@@ -47,14 +47,21 @@ class PredictiveLoss(nn.Module):
         self.distance = distance
         self.spread_unit = spread_unit
 
-    def predictive(self, noise: Tensor, batch: Batch) -> Distribution:
+    def predictive(self, noise: Tensor, batch: Batch, *, validate: bool = False) -> Distribution:
         """Give the distribution of the batch for each draw."""
-        return self.model(self.generator(noise, batch.x), batch.x)
+        return self.model(self.generator(noise, batch.x), batch.x, validate=validate)
 
     def forward(
-        self, noise: Tensor, batch: Batch, n_outcomes: int | None, with_spread: bool
+        self,
+        noise: Tensor,
+        y: Tensor,
+        x: Tensor | None,
+        mask: Tensor | None,
+        n_outcomes: int | None,
+        with_spread: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Give the two terms of the score and the spread, each (chain, observation)."""
+        batch = Batch(y, x, mask)
         predictive = self.predictive(noise, batch)
         fit, pair = self.distance.terms(predictive, batch, n_outcomes)
         spread = predictive_spread(predictive, batch.mask) / self.spread_unit if with_spread else torch.zeros_like(fit)
@@ -174,9 +181,9 @@ def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> No
     batch, _ = problem.source.batch(0)
     batch = batch.to(torch.device("cpu"), dtype)
     rows = 1 if not loss.generator.conditional else len(batch)
-    noise = torch.zeros(problem.plan.n_chains, rows, 2, loss.generator.noise_dim, dtype=dtype)
     with torch.no_grad(), seeded(problem.seed, "try"):
-        predictive = loss.predictive(noise, batch)
+        noise = torch.randn(problem.plan.n_chains, rows, 20, loss.generator.noise_dim, dtype=dtype)
+        predictive = loss.predictive(noise, batch, validate=True)
     event = tuple(batch.y.shape[DRAW_DIM + 1 :])
     if tuple(predictive.event_shape) != event:
         raise GPSError(
@@ -240,7 +247,7 @@ def step(problem: Problem, state: TrainingState) -> tuple[TrainingState, StepInf
             device=parameter.device,
             dtype=parameter.dtype,
         )
-        fit, pair, spread = state.module(noise, batch, algorithm.n_outcomes, any(spread_weights))
+        fit, pair, spread = state.module(noise, batch.y, batch.x, batch.mask, algorithm.n_outcomes, any(spread_weights))
     fit, pair = ((weight * term).mean(1) for term in (fit, pair))
     loss = (fit + pair).sum()
     if any(spread_weights):
@@ -296,7 +303,7 @@ def evaluate(problem: Problem, state: TrainingState, batch: Batch, purpose: str 
     shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
     with torch.no_grad(), seeded(problem.seed, purpose):
         noise = torch.randn(shape, device=parameter.device, dtype=parameter.dtype)
-        fit, pair, _ = state.loss(noise, batch, None, False)
+        fit, pair, _ = state.loss(noise, batch.y, batch.x, batch.mask, None, False)
     return Terms(fit.cpu(), pair.cpu())
 
 

@@ -1,0 +1,298 @@
+"""The one entry for any model: what users would try first, and what they would get wrong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+from torch.distributions import Independent, NegativeBinomial, Normal, Poisson, StudentT
+from torch.utils.data import DataLoader, TensorDataset
+
+from gpsuq import (
+    GPS,
+    MLP,
+    MMD,
+    Algorithm,
+    Algorithm1,
+    EnergyDistance,
+    FromModule,
+    Gaussian,
+    GPSError,
+    Laplace,
+    Location,
+    Mixture,
+    ObservationModel,
+    Positive,
+    Real,
+    Scale,
+    SlicedWasserstein,
+    Slope,
+)
+from gpsuq.datasets import scissors
+from gpsuq.experiments.scissors import slope_metrics
+from gpsuq.models import categorical, linear_regression, poisson_counts
+
+pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+
+
+def bimodal(rng, n=600):
+    return np.where(rng.random(n) < 0.3, -3.0, 3.0) + rng.normal(size=n)
+
+
+# --- three models, three lines each ----------------------------------------------------------------------------------
+
+
+def test_normal_means_with_two_modes_and_no_covariates(rng):
+    """y_i ~ N(theta_i, 1), theta_i = -3 (30%) or 3 (70%)."""
+    model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    uq = GPS(model, algorithm=Algorithm(n_steps=800)).fit(bimodal(rng))
+    theta = uq.draws(2000)["theta"].ravel()
+    assert (theta < 0).mean() == pytest.approx(0.3, abs=0.07)
+    assert (np.abs(np.abs(theta) - 3) < 1).mean() > 0.85
+    pieces = uq.interval(0.8, of="population", kind="highest-density")["theta"]
+    assert len(pieces) == 2
+
+
+def test_student_t_regression_by_monte_carlo(rng):
+    X = rng.normal(size=(500, 2))
+    y = X @ [2.0, -1.0] + 0.5 * rng.standard_t(3, size=500)
+    model = ObservationModel(
+        lambda x, slope, scale: StudentT(3.0, (x * slope).sum(-1), scale),
+        slope=Slope(), scale=Scale(random=False),
+    )  # fmt: skip
+    uq = GPS(model, algorithm=Algorithm(n_steps=600, n_draws=30), spread_weight=0.3).fit(X, y)
+    assert uq.mean()["slope"] == pytest.approx([2.0, -1.0], abs=0.15)
+    assert 0.25 < uq.mean()["scale"] < 0.75
+
+
+def test_negative_binomial_regression_by_enumeration(rng):
+    x = rng.normal(size=(400, 1))
+    mean = np.exp(1.0 + 0.5 * x[:, 0])
+    y = rng.poisson(mean * rng.gamma(4.0, 1 / 4.0, size=400))
+    model = ObservationModel(
+        lambda x, slope, level, size: NegativeBinomial(size, logits=level + (x * slope).sum(-1) - size.log()),
+        slope=Real(1, random=False), level=Real(), size=Positive(random=False),
+    )  # fmt: skip
+    uq = GPS(model, algorithm=Algorithm(n_steps=400, n_draws=10), n_chains=2).fit(x, y)
+    assert float(uq.mean()["slope"][0]) == pytest.approx(0.5, abs=0.15)
+    assert float(uq.mean()["level"]) == pytest.approx(1.0, abs=0.25)
+
+
+# --- observations that are vectors -----------------------------------------------------------------------------------
+
+
+def test_repeated_measures_of_a_subject_share_one_slope(rng):
+    """One slope per subject, from ragged groups: found with its spread, which single rows also show, and its noise."""
+    slopes = np.where(rng.random(150) < 0.5, 1.0, -1.0)
+    lengths = rng.integers(2, 6, size=150)
+    X = [rng.normal(size=(k, 1)) for k in lengths]
+    y = [x[:, 0] * slope + 0.3 * rng.normal(size=len(x)) for x, slope in zip(X, slopes, strict=True)]
+    algorithm = Algorithm(n_steps=800, n_draws=50)
+    uq = GPS(linear_regression(intercept=False), algorithm=algorithm, n_chains=2, reweight=None, holdout=0.0).fit(X, y)
+    draws = uq.draws(2000)
+    metrics = slope_metrics(draws["slope"])
+    assert metrics["near_truth"] > 0.85
+    assert metrics["positive"] == pytest.approx((slopes > 0).mean(), abs=0.1)
+    assert np.median(draws["sigma"]) == pytest.approx(0.3, abs=0.12)
+
+
+def test_a_block_of_counts_shares_one_rate(rng, short):
+    counts = rng.poisson(rng.gamma(5.0, 1.0, size=(80, 1)), size=(80, 4))
+    model = ObservationModel(lambda rate: Poisson(rate[..., None].expand(*rate.shape, 4)), rate=Positive())
+    uq = GPS(model, algorithm=short).fit(counts)
+    assert uq.predict_draws(n_draws=50, n_observations=3).shape == (4, 50, 3, 4)
+
+
+def test_several_outputs(rng, short):
+    y = rng.normal(size=(100, 2)) * [1.0, 50.0] + [0.0, 300.0]
+    model = ObservationModel(lambda loc, scale: Independent(Normal(loc, scale), 1), loc=Location(2), scale=Scale(2))
+    uq = GPS(model, algorithm=short).fit(y)
+    assert uq.mean()["loc"] == pytest.approx([0.0, 300.0], abs=60)
+    assert uq.predict_interval().shape == (2, 1, 2)
+
+
+def test_padded_groups_with_a_mask_equal_ragged_ones(rng, short):
+    X = [rng.normal(size=(k, 1)) for k in (2, 3, 1) * 10]
+    y = [x[:, 0] for x in X]
+    ragged = GPS(linear_regression(intercept=False), algorithm=short).fit(X, y).draws(20)
+    padded = np.full((30, 3), np.nan)
+    inputs = np.zeros((30, 3, 1))
+    for row, (a, b) in enumerate(zip(X, y, strict=True)):
+        padded[row, : len(b)], inputs[row, : len(b)] = b, a
+    masked = (
+        GPS(linear_regression(intercept=False), algorithm=short).fit(inputs, padded, mask=~np.isnan(padded)).draws(20)
+    )
+    assert np.allclose(ragged["slope"], masked["slope"], atol=1e-5)
+
+
+# --- generators, distances, kernels ----------------------------------------------------------------------------------
+
+
+def test_a_classifier_from_a_conditional_generator(rng):
+    X = rng.normal(size=(400, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=400) > 0).astype(int) + (X[:, 1] > 1)
+    uq = GPS(categorical(3), MLP(conditional=True), algorithm=Algorithm(n_steps=300, n_draws=10), n_chains=2).fit(X, y)
+    logits = torch.from_numpy(uq.draws(200, X)["logits"])
+    assert logits.shape == (2, 200, 400, 3)
+    accuracy = (logits.softmax(-1).mean((0, 1)).argmax(-1).numpy() == y).mean()
+    assert accuracy > 0.85
+
+
+def test_a_module_of_the_users_as_generator(rng, short):
+    module = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 1))
+    model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    uq = GPS(model, FromModule(module, noise_dim=3), algorithm=short).fit(bimodal(rng, 100))
+    assert uq.draws(50)["theta"].shape == (4, 50)
+
+
+@pytest.mark.parametrize(
+    "distance",
+    [
+        MMD(Gaussian()),
+        MMD(Laplace("median")),
+        MMD(Mixture.of_scales(Gaussian("robust"), (0.1, 1.0, 10.0))),
+        MMD(lambda a, b: torch.exp(-(a - b).square().sum(-1))),
+        EnergyDistance(),
+        SlicedWasserstein(),
+    ],
+    ids=["gaussian", "laplace", "mixture", "own", "energy", "wasserstein"],
+)
+def test_every_distance_moves_the_location(distance, rng):
+    y = rng.normal(5.0, 1.0, size=150)
+    model = ObservationModel(lambda loc: Normal(loc, 1.0), loc=Location())
+    options = {"reweight": None, "holdout": 0.0} if isinstance(distance, SlicedWasserstein) else {}
+    uq = GPS(model, distance=distance, algorithm=Algorithm(n_steps=200, n_draws=20), **options).fit(y)
+    assert float(uq.mean()["loc"]) == pytest.approx(5.0, abs=0.4)
+    assert float(uq.sd()["loc"]) < 0.9
+
+
+def test_algorithm1_finds_two_modes(rng):
+    model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    algorithm = Algorithm1(learning_rate=1.0, n_steps=1500, patience=None)
+    theta = GPS(model, distance=MMD(Gaussian(4.0)), algorithm=algorithm, n_chains=2).fit(bimodal(rng)).draws()["theta"]
+    assert theta.std() > 1.5
+    assert 0.1 < (theta < 0).mean() < 0.5
+
+
+# --- scissors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_scissors_are_found_with_default_settings():
+    data = scissors(seed=11)
+    uq = GPS(linear_regression(intercept=False), seed=11).fit(data.X, data.y)
+    metrics = slope_metrics(uq.draws(4000)["slope"])
+    assert metrics["near_truth"] >= 0.93
+    assert 0.45 <= metrics["positive"] <= 0.55
+    assert metrics["wasserstein1"] <= 0.10
+    lower, upper = uq.predict_interval(data.X[:500], 0.9)
+    assert 0.85 < ((data.y[:500] >= lower) & (data.y[:500] <= upper)).mean() < 0.95
+
+
+# --- units, types, loaders -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_results_follow_the_units_of_the_data(scale, rng, short):
+    X, y = rng.normal(size=(100, 2)), rng.normal(size=100)
+    base = GPS(linear_regression(), algorithm=short).fit(X, y).mean()
+    scaled_y = GPS(linear_regression(), algorithm=short).fit(X, y * scale).mean()
+    scaled_x = GPS(linear_regression(), algorithm=short).fit(X * scale, y).mean()
+    assert scaled_y["slope"] == pytest.approx(base["slope"] * scale, rel=1e-2)
+    assert scaled_y["sigma"] == pytest.approx(base["sigma"] * scale, rel=1e-2)
+    assert scaled_x["slope"] == pytest.approx(base["slope"] / scale, rel=1e-2)
+
+
+def test_float64_precision(rng, short):
+    fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
+    y = rng.normal(size=100) + 1e9  # beyond the digits of float32
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+    uq = GPS(model, algorithm=short, fabric=fabric).fit(y)
+    draws = uq.draws(20)["loc"]
+    assert draws.dtype == np.float64
+    assert abs(float(uq.mean()["loc"]) - 1e9) < 5
+
+
+def test_tables_keep_their_names(rng, short):
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["age", "dose"])
+    uq = GPS(linear_regression(), algorithm=short).fit(X, pd.Series(rng.normal(size=60)))
+    assert list(uq.summary().index) == ["slope[age]", "slope[dose]", "sigma", "intercept"]
+    assert list(uq.to_datatree(10)["uq"]["coef"].values) == ["age", "dose"]
+
+
+def test_a_data_loader_with_validation(rng, short):
+    data = TensorDataset(torch.randn(90, 2), torch.randn(90))
+    train, validation = DataLoader(data, batch_size=20, shuffle=True), DataLoader(data, batch_size=30)
+    make = lambda: GPS(linear_regression(), algorithm=short).fit(train, validation=validation)  # noqa: E731
+    uq = make()
+    assert np.array_equal(uq.draws(5)["slope"], make().draws(5)["slope"])
+    assert len(uq.history.held_out) > 0
+    with pytest.raises(GPSError, match="bootstrap weights"):
+        uq.interval(of="mean")
+
+
+def test_weights_of_zero_leave_observations_out(rng, short):
+    y = np.concatenate([rng.normal(size=60), rng.normal(50, 1, size=20)])
+    weight = np.repeat([1.0, 0.0], [60, 20])
+    uq = GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=Algorithm(n_steps=200)).fit(
+        y, weight=weight
+    )
+    assert abs(float(uq.mean()["loc"])) < 1.5
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_very_few_observations_still_fit(n, rng, short):
+    uq = GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=short).fit(rng.normal(size=n))
+    assert np.isfinite(uq.draws(10)["loc"]).all()
+
+
+def test_the_progress_bar_speaks_only_when_asked(rng, short, capsys):
+    model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    GPS(model, algorithm=short).fit(rng.normal(size=40))
+    assert capsys.readouterr() == ("", "")
+    GPS(model, algorithm=short, progress=True).fit(rng.normal(size=40))
+    assert "training" in capsys.readouterr().out
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+ANY = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "match"),
+    [
+        (ANY, ([np.nan, 1.0],), "row 0"),
+        (ANY, ([np.inf, 1.0],), "row 0"),
+        (ANY, ([],), "empty"),
+        (ANY, (np.arange(6.0).reshape(3, 2),), "shape"),
+        (ANY, ([1.0],), "hardly differ"),
+        (ANY, ([2.0, 2.0, 2.0],), "hardly differ"),
+        (linear_regression(), (np.zeros((3, 1)), np.zeros(4)), "3 rows but y has 4"),
+        (linear_regression(), (np.zeros(3),), "needs covariates"),
+        (poisson_counts(), ([1, -2, 3],), r"outside the support of Poisson.*row 1"),
+        (poisson_counts(), ([1.5, 2.0],), r"outside the support"),
+        (ObservationModel(lambda theta: 3.0, theta=Real()), ([1.0, 2.0],), "must return a torch"),
+        (ObservationModel(lambda theta: Normal(0.0, theta), theta=Real()), ([1.0, 2.0],), "constraint"),
+    ],
+)
+def test_bad_input_names_the_culprit(model, arguments, match, short):
+    with pytest.raises(GPSError, match=match):
+        GPS(model, algorithm=short).fit(*arguments)
+
+
+def test_bad_arguments_name_the_culprit(rng):
+    with pytest.raises(GPSError, match="model must be"):
+        GPS(lambda theta: Normal(theta, 1.0))
+    with pytest.raises(GPSError, match="distance must be"):
+        GPS(ANY, distance=Gaussian())
+    with pytest.raises(GPSError, match="algorithm must be"):
+        GPS(ANY, algorithm="adam")
+    loader = DataLoader(TensorDataset(torch.randn(4)), batch_size=2)
+    with pytest.raises(GPSError, match="nothing beside it"):
+        GPS(ANY).fit(loader, rng.normal(size=4))
+    with pytest.raises(GPSError, match="validation is for DataLoaders"):
+        GPS(ANY).fit(rng.normal(size=4), validation=loader)
+    with pytest.raises(GPSError, match="no observation weights"):
+        GPS(ANY, distance=SlicedWasserstein()).fit(rng.normal(size=40))

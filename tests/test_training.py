@@ -1,0 +1,261 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+from torch.distributions import Normal
+
+from gpsuq import GPS, MLP, MMD, Algorithm, Algorithm1, FromModule, Gaussian, Location, ObservationModel, Scale
+from gpsuq.chains import ChainPlan
+from gpsuq.checkpoints import load_checkpoint, save_checkpoint
+from gpsuq.data import observations
+from gpsuq.errors import CheckpointError, DivergenceError, GPSError, GPSWarning
+from gpsuq.generators import Generator
+from gpsuq.models import linear_regression
+from gpsuq.parameters import ParameterMap
+from gpsuq.sources import ArraySource
+from gpsuq.training import Problem, evaluate, init, predictive_spread, run, step
+
+MODEL = linear_regression(intercept=False)
+
+
+def make_problem(algorithm, plan=None, *, distance=None, seed=0, n=120, spec=None):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    data = observations(X, X @ [1.0, -1.0] + 0.3 * rng.normal(size=n))
+    plan = plan or ChainPlan(3, holdout=0.2)
+    fabric = Fabric(accelerator="cpu", devices=1)
+    source = ArraySource(data, plan, algorithm.batch_size, seed)
+    problem = Problem(source, plan, algorithm, distance or MMD(), seed, fabric)
+    parameter_map = ParameterMap(MODEL.parameters, 2, data.scale())
+    body = (spec or MLP(hidden=(8,))).build(parameter_map.width(random=True), plan.n_chains, data.scale(), 2, seed)
+    return problem, init(problem, Generator(body, parameter_map, plan.n_chains), MODEL)
+
+
+def flat(state):
+    return torch.cat([p.detach().flatten() for p in state.generator.parameters()])
+
+
+def test_steps_lower_the_score(short):
+    problem, state = make_problem(replace(short, n_steps=200))
+    batch = problem.source.sample.rows()
+    before = evaluate(problem, state, batch).score.mean()
+    state = run(problem, state)
+    assert evaluate(problem, state, batch).score.mean() < before - 0.05
+    assert len(state.history.fit) == len(state.history.pair) == state.step
+    assert state.history.score().shape == (state.step, 3)
+
+
+def test_same_seed_same_numbers(short):
+    first, second, other = (run(*make_problem(short, seed=s)) for s in (0, 0, 1))
+    assert torch.equal(flat(first), flat(second))
+    assert not torch.equal(flat(first), flat(other))
+
+
+@pytest.mark.parametrize("stop_at", [7, 20, 33])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Algorithm(n_steps=40, batch_size=32, n_draws=8, evaluate_every=5),
+        Algorithm(n_steps=40, batch_size=32, n_draws=8, evaluate_every=5, optimizer="adagrad", n_outcomes=2),
+        Algorithm1(n_steps=40, batch_size=32, learning_rate=0.1, evaluate_every=5),
+    ],
+    ids=["adam", "adagrad", "algorithm1"],
+)
+def test_a_resumed_run_ends_bit_for_bit_where_the_uninterrupted_one_ends(tmp_path, algorithm, stop_at):
+    problem, state = make_problem(algorithm)
+    whole = run(problem, state)
+
+    class StopError(Exception):
+        pass
+
+    def stop(current):
+        if current.step == stop_at:
+            save_checkpoint(tmp_path, problem, current)
+            raise StopError
+
+    problem, state = make_problem(algorithm)
+    with pytest.raises(StopError):
+        run(problem, state, on_step=stop)
+    problem, fresh = make_problem(algorithm)
+    resumed = run(problem, load_checkpoint(tmp_path, problem, fresh))
+    assert torch.equal(flat(resumed), flat(whole))
+    assert torch.equal(resumed.history.score(), whole.history.score())
+    assert resumed.history.evaluated_at == whole.history.evaluated_at
+    assert resumed.step == whole.step
+
+
+def test_chains_do_not_touch_each_other(short):
+    """Another spread weight for chain 0 changes chain 0 and nothing else."""
+    plans = [ChainPlan(3, holdout=0.2, spread_weight=weights) for weights in ((0.0, 1e-9, 0.5), (2.0, 1e-9, 0.5))]
+    first, second = (run(*make_problem(short, plan)) for plan in plans)
+    for (_, a, _), (_, b, _) in zip(first.generator.chain_views(), second.generator.chain_views(), strict=True):
+        assert torch.equal(a[1:], b[1:])
+        assert a.numel() == 0 or not torch.equal(a[0], b[0])
+
+
+def test_a_spread_penalty_shrinks_and_a_reward_widens(short):
+    plan = ChainPlan(3, None, 0.0, spread_weight=(1.0, 0.0, -0.3))
+    problem, state = make_problem(replace(short, n_steps=150), plan)
+    state = run(problem, state)
+    batch = problem.source.sample.rows()
+    noise = torch.randn(3, 1, 200, 2)
+    with torch.no_grad():
+        spread = predictive_spread(state.loss.predictive(noise, batch)).mean(1)
+    assert spread[0] < 0.5 * spread[1]
+    assert spread[1] < spread[2]
+
+
+def test_observation_weights_count_like_repetitions(short):
+    """Weighting an observation by 2 gives the loss of entering it twice."""
+    y = torch.tensor([0.0, 1.0, 5.0])
+    plan = ChainPlan(1, None, 0.0)
+    losses = []
+    for data in (observations(None, y, weight=[1.0, 2.0, 1.0]), observations(None, torch.tensor([0.0, 1.0, 1.0, 5.0]))):
+        source = ArraySource(data, plan, 10, 0)
+        batch, weight = source.batch(0)
+        terms = MMD(Gaussian()).terms(Normal(torch.linspace(-1, 1, 8)[None, None], 1.0), batch)
+        losses.append(float((weight * terms.score).mean()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_gradients_are_clipped_per_chain():
+    problem, state = make_problem(Algorithm(n_steps=2, n_draws=4, clip=1e-3))
+    step(problem, state)
+    squared = sum(p.grad.square().flatten(1).sum(1) for p in state.generator.body.parameters())
+    assert (squared.sqrt() <= 1e-3 * 1.001).all()
+    assert (squared.sqrt() > 0.5e-3).all()
+
+
+def test_a_chain_that_breaks_is_left_out_and_the_others_go_on(short):
+    problem, state = make_problem(short)
+    with torch.no_grad():
+        state.generator.body.layers[0].weight[1] = torch.nan
+    with pytest.warns(GPSWarning, match=r"chains \[1\]"):
+        state = run(problem, state)
+    assert state.failed.tolist() == [False, True, False]
+    assert torch.isfinite(state.history.score()[-1][[0, 2]]).all()
+
+
+def test_when_all_chains_break_the_error_says_what_to_do(short):
+    problem, state = make_problem(short)
+    with torch.no_grad():
+        state.generator.body.layers[0].weight[:] = torch.nan
+    with pytest.raises(DivergenceError, match="learning rate"):
+        run(problem, state)
+
+
+def test_copies_of_a_module_are_clipped_and_restored_like_stacked_weights(short):
+    module = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3))
+    problem, state = make_problem(replace(short, clip=1e-3), spec=FromModule(module, noise_dim=2))
+    step(problem, state)
+    for chain in state.generator.body.copies:
+        norm = sum(p.grad.square().sum() for p in chain.parameters()).sqrt()
+        assert 0 < norm <= 1e-3 * 1.001
+    assert run(problem, state).finished
+
+
+def test_a_clearly_worse_end_is_replaced_by_the_best_state():
+    """A learning rate that suddenly ruins the fit must not ruin the result."""
+    algorithm = Algorithm(n_steps=60, n_draws=20, evaluate_every=10, schedule="constant", learning_rate=0.01)
+    problem, state = make_problem(algorithm, distance=MMD(Gaussian(2.0)), n=400)
+    evaluated = []
+
+    def ruin(current):
+        if current.step % 10 == 0 and current.step <= 50:
+            evaluated.append(current.generator.body.layers[0].weight.detach().clone())
+        if current.step == 59:
+            with torch.no_grad():
+                for _, parameter, _ in current.generator.chain_views():
+                    parameter.mul_(30.0)
+
+    state = run(problem, state, on_step=ruin)
+    lowest = torch.stack(state.history.held_out).argmin(0)
+    for chain, weight in enumerate(state.generator.body.layers[0].weight):
+        assert torch.equal(weight, evaluated[int(lowest[chain])][chain])
+
+
+def test_training_stops_when_nothing_improves():
+    algorithm = Algorithm(n_steps=500, n_draws=8, evaluate_every=5, patience=3, learning_rate=1e-9)
+    problem, state = make_problem(algorithm, distance=MMD(Gaussian(2.0)))
+    assert run(problem, state).step < 400
+
+
+def test_the_second_phase_has_the_bandwidth_of_the_noise():
+    problem, state = make_problem(Algorithm(n_steps=600, n_draws=50), n=500)
+    state = run(problem, state)
+    assert state.phase == 1
+    assert state.loss.distance.kernel.value == pytest.approx(14 * state.noise_variance)
+    assert 0.05**2 < state.noise_variance < 0.6**2
+
+
+def test_checkpoints_of_another_fit_and_damaged_ones_are_refused(tmp_path, short):
+    problem, state = make_problem(short)
+    step(problem, state)
+    path = save_checkpoint(tmp_path, problem, state)
+    other, fresh = make_problem(replace(short, n_draws=12))
+    with pytest.raises(CheckpointError, match="other data, settings or seed"):
+        load_checkpoint(tmp_path, other, fresh)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_checkpoint(tmp_path, problem, state)
+    path.write_bytes(b"cos\nsystem\n(S'echo malicious'\ntR.")
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_checkpoint(tmp_path, problem, state)
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        load_checkpoint(tmp_path / "nowhere", problem, state)
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, short, monkeypatch):
+    problem, state = make_problem(short)
+    step(problem, state)
+    path = save_checkpoint(tmp_path, problem, state)
+    content = path.read_bytes()
+
+    def full_disk(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    step(problem, state)
+    with pytest.raises(OSError, match="No space"):
+        save_checkpoint(tmp_path, problem, state)
+    assert path.read_bytes() == content
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_fit_goes_on_from_a_checkpoint_after_an_interruption(tmp_path, short, monkeypatch, rng):
+    y = rng.normal(size=100)
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+    whole = GPS(model, algorithm=short).fit(y).draws(10)
+    original, calls = GPS._train, []
+
+    def interrupted(self, problem, state, directory, every):
+        import gpsuq.gps
+
+        def stopping_run(problem, state, *, on_step):
+            def stop(current):
+                on_step(current)
+                if current.step == 25 and not calls:
+                    calls.append(1)
+                    raise KeyboardInterrupt
+
+            return run(problem, state, on_step=stop)
+
+        monkeypatch.setattr(gpsuq.gps, "run", stopping_run)
+        return original(self, problem, state, directory, every)
+
+    monkeypatch.setattr(GPS, "_train", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="goes on from there"):
+        GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10)
+    resumed = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10).draws(10)
+    for name, value in whole.items():
+        assert np.array_equal(value, resumed[name])
+    again = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path)
+    assert np.array_equal(again.draws(10)["loc"], whole["loc"])
+
+
+def test_mistakes_in_the_model_are_named_before_training(short, rng):
+    with pytest.raises(GPSError, match="shape"):
+        GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=short).fit(rng.normal(size=(30, 2)))
