@@ -27,6 +27,9 @@ app.add_typer(experiment, name="experiment")
 SeedOption = Annotated[int, typer.Option("--seed", help="First seed.")]
 ReplicatesOption = Annotated[int, typer.Option("--replicates", min=1, help="Number of seeds, counted from --seed.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
+StepsOption = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Training steps, for a quick try; results use the default.")
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 
 
@@ -66,6 +69,7 @@ def experiment_scissors(
     seed: SeedOption = 0,
     replicates: ReplicatesOption = 1,
     out: OutOption = Path("results/scissors"),
+    steps: StepsOption = None,
     force: ForceOption = False,
 ) -> None:
     """Show that two opposite slopes are found where the Bayesian posterior sees zero (section 3.1).
@@ -74,7 +78,7 @@ def experiment_scissors(
     """
     from gpsuq.experiments import scissors
 
-    _run(scissors.run, seed, replicates, out, force=force)
+    _run(scissors.run, seed, replicates, out, n_steps=steps, force=force)
 
 
 @experiment.command("draws")
@@ -82,6 +86,7 @@ def experiment_draws(
     seed: SeedOption = 0,
     replicates: ReplicatesOption = 3,
     out: OutOption = Path("results/draws"),
+    steps: StepsOption = None,
     force: ForceOption = False,
 ) -> None:
     """Tabulate how many draws M and outcomes J are enough.
@@ -90,7 +95,7 @@ def experiment_draws(
     """
     from gpsuq.experiments import draws
 
-    _run(draws.run, seed, replicates, out, force=force)
+    _run(draws.run, seed, replicates, out, n_steps=steps, force=force)
 
 
 @experiment.command("noise-dim")
@@ -98,6 +103,7 @@ def experiment_noise_dim(
     seed: SeedOption = 0,
     replicates: ReplicatesOption = 3,
     out: OutOption = Path("results/noise_dim"),
+    steps: StepsOption = None,
     force: ForceOption = False,
 ) -> None:
     """Check whether the dimension of Z matters.
@@ -106,12 +112,15 @@ def experiment_noise_dim(
     """
     from gpsuq.experiments import noise_dim
 
-    _run(noise_dim.run, seed, replicates, out, force=force)
+    _run(noise_dim.run, seed, replicates, out, n_steps=steps, force=force)
 
 
 @experiment.command("collapse")
 def experiment_collapse(
-    seed: SeedOption = 0, out: OutOption = Path("results/collapse"), force: ForceOption = False
+    seed: SeedOption = 0,
+    out: OutOption = Path("results/collapse"),
+    steps: StepsOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Show why outcomes of different draws are paired.
 
@@ -119,7 +128,7 @@ def experiment_collapse(
     """
     from gpsuq.experiments import collapse
 
-    _run(collapse.run, seed, out, force=force)
+    _run(collapse.run, seed, out, n_steps=steps, force=force)
 
 
 def _run(function: Callable[..., list[Path]], *arguments: Any, **options: Any) -> None:

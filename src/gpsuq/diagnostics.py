@@ -15,9 +15,11 @@ from gpsuq.training import Problem, TrainingState, evaluate, noise_variance, pre
 _COLLAPSED_SPREAD = 1e-4  # of the variance of y
 _COLLAPSED_NOISE = 2.5e-3  # of the variance of y: sigma below 5% of its scale
 _WORSE_CHAIN = 0.1  # of the score
-_STILL_FALLING = 0.03  # of all that training gained, in its last fifth
+_STILL_FALLING = 0.01  # of the score, in the last fifth of training
+_FEWEST_STEPS = 10
 _FEWEST_PER_NUMBER = 5
-_CHECK_ROWS = 1000
+_CHECK_ROWS = 300
+_REPEATS = 5
 _CHECK_DRAWS = 100
 
 
@@ -52,19 +54,15 @@ def _too_few_observations(problem: Problem, state: TrainingState) -> Finding | N
 
 
 def _still_falling(state: TrainingState) -> Finding | None:
-    score = state.history.score()[:, ~state.failed]
-    n_steps = len(score)
-    start = state.phase_start  # scores of another kernel cannot be compared
-    if n_steps - start < 50:
-        return None
-    score = score[start:]
+    """Compare the last fifth of the last phase with the fifth before it; another phase's kernel has other scores."""
+    score = state.history.score()[state.phase_start :, ~state.failed]
     fifth = len(score) // 5
-    last, before, first = score[-fifth:], score[-2 * fifth : -fifth], state.history.score()[: max(fifth // 5, 1)]
+    if fifth < _FEWEST_STEPS:
+        return None
+    before, last = score[-2 * fifth : -fifth], score[-fifth:]
     drop = float(before.mean() - last.mean())
-    noise = float((last.var() / last.numel() + before.var() / before.numel()).sqrt())
-    gained = float(score[: max(fifth // 5, 1)].mean() - last.mean()) if start == 0 else float(first.std() + abs(drop))
-    gained = max(gained, float(score.max() - score.min()))
-    if drop <= 3.0 * noise or drop <= _STILL_FALLING * gained:
+    noise = math.sqrt(float(before.var() / before.numel() + last.var() / last.numel()))
+    if drop <= max(3.0 * noise, _STILL_FALLING * abs(float(last.mean()))):
         return None
     return Finding(
         "still-falling",
@@ -80,13 +78,13 @@ def _chains_disagree(problem: Problem, state: TrainingState) -> Finding | None:
         return None
     data = problem.source.sample
     rows = torch.linspace(0, len(data) - 1, min(len(data), _CHECK_ROWS)).long()
-    score = evaluate(problem, state, data.rows(rows), "diagnose").score[alive]
-    means = score.mean(1)
+    repeats = [evaluate(problem, state, data.rows(rows), repeat).score[alive].mean(1) for repeat in range(_REPEATS)]
+    score = torch.stack(repeats)
+    means = score.mean(0)
     best, worst = int(means.argmin()), int(means.argmax())
-    difference = score[worst] - score[best]
-    gap, error = float(difference.mean()), float(difference.std() / math.sqrt(len(rows)))
-    scale = float(score.abs().mean())
-    if gap <= max(4.0 * error, _WORSE_CHAIN * scale):
+    difference = score[:, worst] - score[:, best]
+    gap, error = float(difference.mean()), float(difference.std() / math.sqrt(_REPEATS))
+    if gap <= max(4.0 * error, _WORSE_CHAIN * float(means.abs().max())):
         return None
     return Finding(
         "chains-disagree",

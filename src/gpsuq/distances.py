@@ -20,6 +20,7 @@ from gpsuq.kernels import AdaptiveGaussian, Energy, Kernel, as_kernel
 DEFAULT_PAIRS = 2
 """Draws that each draw is paired with: the gradient varies hardly more than with all pairs, at far less cost."""
 
+_PRECISE_PAIRS = 20
 _MANY_FEATURES = 5
 
 
@@ -37,6 +38,10 @@ class Distance(ABC):
     def refine(self, noise_variance: float) -> Distance | None:
         """Give the distance to finish training with once the noise is known, or None to keep the first one."""
         return None
+
+    def precise(self) -> Distance:
+        """Give the distance for comparing states, where noise costs more than time."""
+        return self
 
     def check_weights(self, weighted: bool) -> None:
         """Raise where this distance cannot use observation weights."""
@@ -81,6 +86,10 @@ class MMD(Distance):
         """Fix the bandwidth by the noise that the fit found, where the kernel asks for it."""
         kernel = as_kernel(self.kernel).refine(noise_variance)
         return None if kernel is None else replace(self, kernel=kernel)
+
+    def precise(self) -> MMD:
+        """Pair each draw with more others."""
+        return self if self.n_pairs is None else replace(self, n_pairs=max(self.n_pairs, _PRECISE_PAIRS))
 
 
 def EnergyDistance(n_pairs: int | None = DEFAULT_PAIRS) -> MMD:  # noqa: N802 (reads as a type)

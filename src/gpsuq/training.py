@@ -32,7 +32,7 @@ from gpsuq.models import ObservationModel
 from gpsuq.seeds import seeded
 from gpsuq.sources import BatchSource
 
-_EVALUATION_DRAWS = 100
+_EVALUATION_DRAWS = 200
 _CLEARLY = 2.5  # standard errors
 _PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain is given up
 
@@ -295,15 +295,18 @@ def _condition_gradients(state: TrainingState, clip: float | None) -> None:
         parameter.grad.copy_(clean * torch.where(keep, factor, torch.zeros_like(factor)).reshape(shape))
 
 
-def evaluate(problem: Problem, state: TrainingState, batch: Batch, purpose: str = "evaluate") -> Terms:
-    """Score observations with the same noise at every call, so that states can be compared: (chain, observation)."""
+def evaluate(problem: Problem, state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
+    """Score observations with the same noise at every call, so that states can be compared: (chain, observation).
+
+    Another ``repeat`` takes other noise.
+    """
     generator = state.generator
     parameter = generator.shared
     batch = batch.to(parameter.device, parameter.dtype)
     shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
-    with torch.no_grad(), seeded(problem.seed, purpose):
+    with torch.no_grad(), seeded(problem.seed, "evaluate", repeat):
         noise = torch.randn(shape, device=parameter.device, dtype=parameter.dtype)
-        fit, pair, _ = state.loss(noise, batch.y, batch.x, batch.mask, None, False)
+        fit, pair = state.loss.distance.precise().terms(state.loss.predictive(noise, batch), batch)
     return Terms(fit.cpu(), pair.cpu())
 
 

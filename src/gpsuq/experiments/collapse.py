@@ -17,7 +17,7 @@ from gpsuq.data import Batch
 from gpsuq.datasets import scissors
 from gpsuq.distances import MMD
 from gpsuq.expectations import DRAW_DIM, Terms
-from gpsuq.experiments.record import prepare, write_metrics
+from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.scissors import fit_scissors, slope_metrics
 from gpsuq.kernels import Gaussian, as_kernel
 from gpsuq.plots import COLORS, figure_style, save_figure
@@ -46,12 +46,12 @@ def settings(n_steps: int) -> tuple[Algorithm, ChainPlan]:
     return Algorithm1(learning_rate=0.5, n_steps=n_steps, patience=None), ChainPlan(2, None, 0.0)
 
 
-def run(seed: int, out: Path, *, n_steps: int = 6000, force: bool = False) -> list[Path]:
+def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
     """Train Algorithm 1 on scissors with both pairings and show the slopes."""
     prepare(out, force=force)
     started = time.perf_counter()
     data = scissors(seed=seed)
-    algorithm, plan = settings(n_steps)
+    algorithm, plan = settings(n_steps or 6000)
     kernel = Gaussian()  # the paper's exp(-d^2)
     slopes, results = {}, {}
     for name, distance in (("within draws", PairedWithinDraws(kernel)), ("across draws", MMD(kernel))):
@@ -60,7 +60,7 @@ def run(seed: int, out: Path, *, n_steps: int = 6000, force: bool = False) -> li
         )
         slopes[name] = uq.draws(2000)["slope"].ravel()
         results[name] = slope_metrics(slopes[name]) | {"sd": float(slopes[name].std())}
-    command = f"gpsuq experiment collapse --seed {seed} --out {out}"
+    command = command_line("collapse", out, seed=seed, steps=n_steps)
     record = {"seed": seed, "algorithm": algorithm, "chains": plan, "kernel": kernel}
     metrics = write_metrics(out, command, settings=record, results=results, started=started)
     return [metrics, save_figure(_figure(slopes), out / "collapse.png")]

@@ -15,7 +15,7 @@ from gpsuq.algorithms import Algorithm
 from gpsuq.data import observations
 from gpsuq.datasets import scissors
 from gpsuq.distances import MMD
-from gpsuq.experiments.record import mean_and_sd, prepare, write_metrics
+from gpsuq.experiments.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
 from gpsuq.experiments.scissors import fit_scissors, slope_metrics
 from gpsuq.kernels import Gaussian
 from gpsuq.plots import COLORS, figure_style, save_figure
@@ -64,7 +64,7 @@ def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, fo
     """Measure gradient variance, time per step and final distance to the truth for every M and J."""
     prepare(out, force=force)
     started = time.perf_counter()
-    base = Algorithm() if n_steps is None else Algorithm(n_steps=n_steps)
+    base = algorithm_with(n_steps)
     reference_data = scissors(seed=seed)
     # Half-trained: where the gradient still has to move the generator.
     reference = fit_scissors(reference_data, seed, algorithm=replace(base, n_steps=base.n_steps // 4))
@@ -86,7 +86,7 @@ def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, fo
                 "near_truth": mean_and_sd([m["near_truth"] for m in distances]),
             }
         )
-    command = f"gpsuq experiment draws --seed {seed} --replicates {replicates} --out {out}"
+    command = command_line("draws", out, seed=seed, replicates=replicates, steps=n_steps)
     settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": base}
     metrics = write_metrics(out, command, settings=settings, results={"table": rows}, started=started)
     return [metrics, save_figure(_figure(rows), out / "draws.png")]

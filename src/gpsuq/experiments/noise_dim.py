@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpsuq.algorithms import Algorithm
 from gpsuq.datasets import scissors
-from gpsuq.experiments.record import mean_and_sd, prepare, write_metrics
+from gpsuq.experiments.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
 from gpsuq.experiments.scissors import fit_scissors, slope_metrics
 from gpsuq.generators import MLP
 from gpsuq.plots import COLORS, figure_style, save_figure
@@ -23,7 +22,7 @@ def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, fo
     """Fit scissors with each noise dimension, everything else at its default."""
     prepare(out, force=force)
     started = time.perf_counter()
-    algorithm = Algorithm() if n_steps is None else Algorithm(n_steps=n_steps)
+    algorithm = algorithm_with(n_steps)
     rows = []
     for q in DIMENSIONS:
         metrics = [
@@ -35,7 +34,7 @@ def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, fo
             for number in range(seed, seed + replicates)
         ]
         rows.append({"q": q} | {name: mean_and_sd([m[name] for m in metrics]) for name in metrics[0]})
-    command = f"gpsuq experiment noise-dim --seed {seed} --replicates {replicates} --out {out}"
+    command = command_line("noise-dim", out, seed=seed, replicates=replicates, steps=n_steps)
     settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": algorithm, "generator": MLP()}
     path = write_metrics(out, command, settings=settings, results={"table": rows}, started=started)
     return [path, save_figure(_figure(rows), out / "noise_dim.png")]

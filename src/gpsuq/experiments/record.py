@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from gpsuq._version import __version__
+from gpsuq.algorithms import Algorithm
 from gpsuq.errors import GPSError
 
 
@@ -23,6 +24,17 @@ def prepare(out: Path, *, force: bool) -> Path:
         raise GPSError(f"{out} holds results already; choose another directory or pass --force")
     out.mkdir(parents=True, exist_ok=True)
     return out
+
+
+def algorithm_with(n_steps: int | None) -> Algorithm:
+    """Give the default algorithm, with another number of steps where one is asked for."""
+    return Algorithm() if n_steps is None else Algorithm(n_steps=n_steps)
+
+
+def command_line(experiment: str, out: Path, **options: int | None) -> str:
+    """Write down the command that repeats an experiment; options that are None were left at their default."""
+    given = [f"--{name} {value}" for name, value in options.items() if value is not None]
+    return " ".join(["gpsuq experiment", experiment, *given, f"--out {out}"])
 
 
 def environment() -> dict[str, Any]:

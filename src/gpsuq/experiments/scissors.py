@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpsuq.algorithms import Algorithm
 from gpsuq.baselines import BayesianLinearPosterior
 from gpsuq.datasets import Regression, scissors
-from gpsuq.experiments.record import mean_and_sd, prepare, write_metrics
+from gpsuq.experiments.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
 from gpsuq.gps import GPS
 from gpsuq.models import linear_regression
 from gpsuq.plots import COLORS, figure_style, save_figure
@@ -41,11 +42,13 @@ def slope_metrics(slopes: Array) -> dict[str, float]:
     }
 
 
-def one_replicate(seed: int) -> tuple[Regression, UQDistribution, BayesianLinearPosterior, dict[str, float]]:
+def one_replicate(
+    seed: int, algorithm: Algorithm
+) -> tuple[Regression, UQDistribution, BayesianLinearPosterior, dict[str, float]]:
     """Simulate, fit both ways and measure."""
     data = scissors(seed=seed)
     started = time.perf_counter()
-    uq = fit_scissors(data, seed)
+    uq = fit_scissors(data, seed, algorithm=algorithm)
     seconds = time.perf_counter() - started
     draws = uq.draws(_DRAWS)
     posterior = BayesianLinearPosterior(fit_intercept=False).fit(data.X, data.y)
@@ -58,13 +61,14 @@ def one_replicate(seed: int) -> tuple[Regression, UQDistribution, BayesianLinear
     return data, uq, posterior, metrics
 
 
-def run(seed: int, replicates: int, out: Path, *, force: bool = False) -> list[Path]:
+def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
     """Run the experiment for ``replicates`` seeds; the figure is that of the first."""
     prepare(out, force=force)
     started = time.perf_counter()
+    algorithm = algorithm_with(n_steps)
     per_seed, figures = {}, []
     for number in range(seed, seed + replicates):
-        data, uq, posterior, metrics = one_replicate(number)
+        data, uq, posterior, metrics = one_replicate(number, algorithm)
         per_seed[str(number)] = metrics
         if number == seed:
             figures = [
@@ -76,7 +80,7 @@ def run(seed: int, replicates: int, out: Path, *, force: bool = False) -> list[P
         "over_seeds": {name: mean_and_sd([m[name] for m in per_seed.values()]) for name in names},
         "per_seed": per_seed,
     }
-    gps = GPS(linear_regression(intercept=False))
+    gps = GPS(linear_regression(intercept=False), algorithm=algorithm)
     settings = {
         "seeds": list(range(seed, seed + replicates)),
         "n": len(data.y),
@@ -85,7 +89,7 @@ def run(seed: int, replicates: int, out: Path, *, force: bool = False) -> list[P
         "distance": gps.distance,
         "chains": gps.plan,
     }
-    command = f"gpsuq experiment scissors --seed {seed} --replicates {replicates} --out {out}"
+    command = command_line("scissors", out, seed=seed, replicates=replicates, steps=n_steps)
     return [write_metrics(out, command, settings=settings, results=results, started=started), *figures]
 
 

@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from torch.distributions import Normal
+
+from gpsuq import GPS, MLP, GPSError, Location, ObservationModel, Scale
+from gpsuq.models import linear_regression
+from gpsuq.plots import marginals, pairs
+
+pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+
+
+@pytest.fixture(scope="module")
+def uq():
+    from gpsuq import Algorithm
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    algorithm = Algorithm(n_steps=60, batch_size=50, n_draws=20)
+    return GPS(linear_regression(), algorithm=algorithm, n_chains=3).fit(X, X @ [1.0, 2.0] + rng.normal(size=200))
+
+
+@pytest.fixture(scope="module")
+def conditional_uq():
+    from gpsuq import Algorithm
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 1))
+    model = ObservationModel(lambda x, loc, scale: Normal(loc, scale), loc=Location(), scale=Scale())
+    algorithm = Algorithm(n_steps=20, batch_size=50, n_draws=10)
+    return GPS(model, MLP(conditional=True), algorithm=algorithm, n_chains=2).fit(x, x[:, 0])
+
+
+def test_draws_have_chains_and_draws_in_front(uq):
+    draws = uq.draws(70)
+    assert {name: value.shape for name, value in draws.items()} == {
+        "slope": (3, 70, 2),
+        "sigma": (3, 70),
+        "intercept": (3, 70),
+    }
+    assert (draws["intercept"].std(1) < 1e-6).all()
+    assert (draws["slope"].std(1) > 0).all()
+
+
+def test_draws_do_not_depend_on_how_many_are_asked_for(uq):
+    assert np.array_equal(uq.draws(1000)["slope"][:, :300], uq.draws(300)["slope"])
+    assert not np.array_equal(uq.draws(10, seed=1)["slope"], uq.draws(10)["slope"])
+
+
+def test_moments_and_quantiles_agree_with_the_draws(uq):
+    draws = uq.draws(1000)["slope"]
+    assert np.allclose(uq.mean()["slope"], draws.mean((0, 1)))
+    assert np.allclose(uq.sd()["slope"], np.sqrt(draws.var(1, ddof=1).mean(0)))
+    assert np.allclose(uq.quantiles([0.1, 0.9])["slope"], np.quantile(draws.reshape(-1, 2), [0.1, 0.9], axis=0))
+
+
+def test_an_interval_says_what_it_is_of(uq):
+    population, mean = uq.interval(0.9, of="population")["slope"], uq.interval(0.9, of="mean")["slope"]
+    draws = uq.draws(4000)["slope"]
+    inside = (draws >= population[0]) & (draws <= population[1])
+    assert inside.mean() == pytest.approx(0.9, abs=0.01)
+    assert np.allclose(mean.mean(0), draws.mean((0, 1)), atol=1e-5)
+    with pytest.raises(TypeError):
+        uq.interval(0.9)
+    with pytest.raises(GPSError, match="population"):
+        uq.interval(of="theta")
+    with pytest.raises(GPSError, match="kind"):
+        uq.interval(of="mean", kind="shortest")
+    with pytest.raises(GPSError, match="symmetric"):
+        uq.interval(of="mean", kind="highest-density")
+    regions = uq.interval(0.9, of="population", kind="highest-density")
+    assert len(regions["slope"]) == 2
+    assert regions["slope"][0].shape[1] == regions["sigma"].shape[1] == 2
+
+
+def test_summary_keeps_heterogeneity_and_estimation_apart(uq):
+    table = uq.summary(0.9)
+    assert list(table.index) == ["slope[x0]", "slope[x1]", "sigma", "intercept"]
+    draws = uq.draws(4000)["slope"][..., 0]
+    row = table.loc["slope[x0]"]
+    assert row["heterogeneity_sd"] == pytest.approx(np.sqrt(draws.var(1, ddof=1).mean()), rel=1e-5)
+    assert row["estimation_sd"] == pytest.approx(draws.mean(1).std(ddof=1), rel=1e-5)
+    assert row["mean_lower"] < row["mean"] < row["mean_upper"]
+    assert table.loc["intercept", "heterogeneity_sd"] < 1e-6
+
+
+def test_predictions_are_mixtures_over_draws(uq):
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])
+    draws = uq.predict_draws(X, 3000)
+    assert draws.shape == (3, 3000, 3)
+    parameters = uq.draws(3000)
+    variance = parameters["sigma"] ** 2 + 0 * parameters["intercept"]
+    expected = parameters["slope"].sum(-1) + parameters["intercept"]
+    assert draws[..., 1].mean() == pytest.approx(expected.mean(), abs=0.06)
+    assert draws[..., 1].var() == pytest.approx(variance.mean() + expected.var(), rel=0.08)
+    assert np.allclose(uq.predict_mean(X, 3000)[1], expected.mean(), atol=1e-4)
+    lower, upper = uq.predict_interval(X, 0.8, 3000)
+    assert ((draws >= lower) & (draws <= upper)).mean() == pytest.approx(0.8, abs=0.02)
+
+
+def test_predictions_in_chunks_stay_the_same_size(uq, monkeypatch):
+    X = np.random.default_rng(1).normal(size=(40, 2))
+    whole = uq.predict_mean(X)
+    monkeypatch.setattr("gpsuq.uq._CHUNK_VALUES", 3 * 1000 * 7)
+    assert np.allclose(uq.predict_mean(X), whole)
+    assert uq.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (3, 40)
+
+
+def test_parameters_that_depend_on_x_are_asked_with_x(conditional_uq):
+    x = np.linspace(-1, 1, 5).reshape(-1, 1)
+    assert conditional_uq.draws(30, x)["loc"].shape == (2, 30, 5)
+    assert conditional_uq.interval(of="population", x=x)["loc"].shape == (2, 5)
+    assert conditional_uq.predict_draws(x, 30).shape == (2, 30, 5)
+    for call in (conditional_uq.draws, conditional_uq.summary, conditional_uq.to_datatree, conditional_uq.columns):
+        with pytest.raises(GPSError, match="depend on x"):
+            call()
+
+
+def test_export_for_arviz(uq):
+    tree = uq.to_datatree(50)
+    assert tree["uq"]["slope"].dims == ("chain", "draw", "coef")
+    assert tree["uq"]["slope"].shape == (3, 50, 2)
+    assert "posterior" not in tree.children
+
+
+def test_tables_of_draws(uq):
+    table = uq.columns(20)
+    assert table.shape == (60, 4)
+    assert table.index.names == ["chain", "draw"]
+    assert np.allclose(table["slope[x1]"].to_numpy().reshape(3, 20), uq.draws(20)["slope"][..., 1])
+
+
+def test_plots(uq):
+    import matplotlib.pyplot as plt
+
+    figure = marginals(uq, n_draws=100)
+    assert [axis.get_xlabel() for axis in figure.axes if axis.get_visible()] == list(uq.columns(5))
+    grid = pairs(uq, parameters=["slope[x0]", "sigma"], n_draws=100)
+    assert grid.axes[2].get_xlabel() == "slope[x0]"
+    with pytest.raises(GPSError, match="no parameters named"):
+        pairs(uq, parameters=["beta"])
+    plt.close("all")
+
+
+def test_too_many_parameters_for_one_figure_are_refused(short, rng):
+    uq = GPS(linear_regression(), algorithm=short).fit(rng.normal(size=(60, 9)), rng.normal(size=60))
+    with pytest.raises(GPSError, match="choose at most"):
+        uq.plot_pairs()
+
+
+def test_bad_requests_are_named(uq):
+    with pytest.raises(GPSError, match="n_draws"):
+        uq.draws(0)
+    with pytest.raises(GPSError, match="coverage"):
+        uq.predict_interval(np.zeros((1, 2)), 95)
+    with pytest.raises(GPSError, match="NaN"):
+        uq.predict_interval(np.array([[np.nan, 0.0]]))
+    with pytest.raises(GPSError, match="one for each row"):
+        uq.predict_draws(np.zeros((1, 2)), 10, n_observations=3)
+    with pytest.raises(GPSError, match="failed for x of shape"):
+        uq.predict_interval(np.zeros((2, 5)))
+
+
+def test_one_chain_has_no_estimation_uncertainty(short, rng):
+    one = GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=short, n_chains=1).fit(
+        rng.normal(size=60)
+    )
+    assert np.isnan(one.summary()["estimation_sd"]).all()
+    with pytest.raises(GPSError, match="at least 2 chains"):
+        one.interval(of="mean")
