@@ -25,8 +25,9 @@ independent coordinates by themselves. Distributions on a finite or truncatable 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +35,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution, Independent, Normal, OneHotCategorical, constraints
 
 from gpsuq.errors import GPSError
+from gpsuq.fused import gaussian_normal_score
 from gpsuq.kernels import Energy, Gaussian, Kernel, Mixture
 
 Parameters = Mapping[str, Tensor]
@@ -93,26 +95,24 @@ def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution])
 # --- closed forms ----------------------------------------------------------------------------------------------------
 
 
-def _gaussian_normal(difference: Tensor, variance: Tensor) -> Tensor:
-    r"""E exp(-(d + e)^2) for e ~ N(0, v): :math:`\exp(-d^2/(1+2v)) / \sqrt{1+2v}`.
+def _gaussian_normal(bandwidth: float, difference: Tensor, variance: Tensor) -> Tensor:
+    r"""E exp(-(d + e)^2 / b) for e ~ N(0, v): :math:`\sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`.
 
-    Both arguments are in units of the bandwidth: squares of inverse variances would overflow where y is tiny.
+    ``variance`` is in units of the bandwidth, v / b: squares of inverse variances would overflow where y is tiny.
     """
-    inverse = torch.reciprocal(2.0 * variance + 1.0)
-    return inverse.sqrt() * torch.exp(difference.square() * -inverse)
+    shrink = (variance + 0.5).rsqrt() * math.sqrt(0.5)
+    return torch.exp((difference * (shrink * bandwidth**-0.5)).square().neg()) * shrink
 
 
 @register_kernel_mean(Gaussian, Normal)
 def _gaussian_normal_mean(kernel: Any, y: Tensor, p: Parameters) -> Tensor:
-    unit = kernel.value**-0.5
-    return _gaussian_normal((y - p["loc"]) * unit, (p["scale"] * unit).square())
+    return _gaussian_normal(kernel.value, y - p["loc"], (p["scale"] * kernel.value**-0.5).square())
 
 
 @register_kernel_pair(Gaussian, Normal)
 def _gaussian_normal_pair(kernel: Any, p: Parameters, q: Parameters) -> Tensor:
-    unit = kernel.value**-0.5
-    variance = (p["scale"] * unit).square() + (q["scale"] * unit).square()
-    return _gaussian_normal((p["loc"] - q["loc"]) * unit, variance)
+    first, second = ((r["scale"] * kernel.value**-0.5).square() for r in (p, q))
+    return _gaussian_normal(kernel.value, p["loc"] - q["loc"], first + second)
 
 
 def _energy_normal(difference: Tensor, scale: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def kernel_score(
     shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
     if n_outcomes is not None:
         return _sampled(kernel, distribution, y, mask, n_outcomes, shifts)
-    for exact in (_enumerated, _closed_form):
+    for exact in (_fused, _enumerated, _closed_form):
         terms = exact(kernel, distribution, y, mask, shifts)
         if terms is not None:
             return terms
@@ -231,8 +231,25 @@ def _product(values: Tensor, events: int, mask: Tensor | None) -> Tensor:
     return logs.flatten(-events).sum(-1).exp()
 
 
+def _weighted_sum(parts: Iterable[tuple[float, Tensor]]) -> Tensor:
+    """Sum tensors with weights; a weight of 1 costs nothing."""
+    return functools.reduce(torch.add, (part if weight == 1.0 else weight * part for weight, part in parts))
+
+
 def _mean_over_draws(values: Tensor) -> Tensor:
     return values.squeeze(DRAW_DIM) if values.shape[DRAW_DIM] == 1 else values.mean(DRAW_DIM)
+
+
+def _fused(
+    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
+) -> Terms | None:
+    """Take the hand-written path where y is one Normal number and all kernels are Gaussian."""
+    parts, weights = (kernel.kernels, kernel.weights) if isinstance(kernel, Mixture) else ((kernel,), (1.0,))
+    bandwidths = [(part.value, weight) for part, weight in zip(parts, weights, strict=True) if type(part) is Gaussian]
+    if type(distribution) is not Normal or mask is not None or len(bandwidths) < len(parts):
+        return None
+    p = _parameters(distribution)
+    return Terms(*torch.broadcast_tensors(*gaussian_normal_score(p["loc"], p["scale"], y, bandwidths, shifts)))
 
 
 def _closed_form(
@@ -244,13 +261,7 @@ def _closed_form(
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
-        weights = kernel.weights
-        return Terms(
-            *(
-                torch.stack([w * term for w, term in zip(weights, terms, strict=True)]).sum(0)
-                for terms in zip(*known, strict=True)
-            )
-        )
+        return Terms(*(_weighted_sum(zip(kernel.weights, terms, strict=True)) for terms in zip(*known, strict=True)))
     base, events = _base(distribution), len(distribution.event_shape)
     mean, pair = _MEANS.get((type(kernel), type(base))), _PAIRS.get((type(kernel), type(base)))
     if mean is None or pair is None or (events > 0 and not kernel.factorises):
@@ -259,11 +270,11 @@ def _closed_form(
         return None
     p = _parameters(base)
     fit = -2.0 * _mean_over_draws(_product(mean(kernel, y, p), events, mask))
-    total = torch.zeros_like(fit)
+    paired = []
     for shift, weight in shifts:
         q = {name: _roll(value, shift) for name, value in p.items()}
-        total = total + weight * _mean_over_draws(_product(pair(kernel, p, q), events, mask))
-    return Terms(fit, total)
+        paired.append((weight, _mean_over_draws(_product(pair(kernel, p, q), events, mask))))
+    return Terms(*torch.broadcast_tensors(fit, _weighted_sum(paired)))
 
 
 def _enumerated(
@@ -292,11 +303,11 @@ def _enumerated(
         return Terms(*torch.broadcast_tensors(fit, pair))
     fit = -2.0 * _mean_over_draws(_product((probabilities * to_points).sum(-1), events, mask))
     smoothed = probabilities @ gram
-    paired = torch.zeros_like(fit)
+    paired = []
     for shift, weight in shifts:
         agreement = (smoothed * _roll(probabilities, shift)).sum(-1)
-        paired = paired + weight * _mean_over_draws(_product(agreement, events, mask))
-    return Terms(fit, paired)
+        paired.append((weight, _mean_over_draws(_product(agreement, events, mask))))
+    return Terms(*torch.broadcast_tensors(fit, _weighted_sum(paired)))
 
 
 def encode(distribution: Distribution, y: Tensor) -> Tensor:
@@ -371,14 +382,12 @@ def _sampled(
     atoms, y = encode(distribution, outcomes), encode(distribution, y)
     to_y = kernel(atoms, y, events, mask)  # (outcome, chain, obs, draw)
     fit = -2.0 * to_y.mean((0, 1 + DRAW_DIM))
-    forward: list[Tensor] = []
-    for shift, weight in shifts:
-        partners = atoms.roll(-shift, 1 + DRAW_DIM)
-        forward.append(weight * kernel(atoms, partners, events, mask))
-    pair = torch.stack([values.mean((0, 1 + DRAW_DIM)) for values in forward]).sum(0)
+    paired = [(weight, kernel(atoms, atoms.roll(-shift, 1 + DRAW_DIM), events, mask)) for shift, weight in shifts]
+    pair = _weighted_sum((weight, values.mean((0, 1 + DRAW_DIM))) for weight, values in paired)
     if not reparameterised:
-        backward = [values.roll(shift, 1 + DRAW_DIM) for values, (shift, _) in zip(forward, shifts, strict=True)]
-        rewards = -2.0 * to_y + torch.stack([a + b for a, b in zip(forward, backward, strict=True)]).sum(0)
+        # An outcome meets the draw ahead of it and the draw behind it, at every shift.
+        both = ((w, v + v.roll(shift, 1 + DRAW_DIM)) for (shift, _), (w, v) in zip(shifts, paired, strict=True))
+        rewards = -2.0 * to_y + _weighted_sum(both)
         surrogate = _score_function(distribution, outcomes, rewards)
         fit = fit + (surrogate - surrogate.detach())
     return Terms(*torch.broadcast_tensors(fit, pair))

@@ -58,7 +58,13 @@ def seeded(seed: int, purpose: str, *index: int) -> Iterator[None]:
 
     ``torch.distributions`` samples from the global generator only.
     """
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(derive_seed(seed, purpose, *index))
+    generators = [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_available() else ())]
+    states = [generator.get_state() for generator in generators]
+    try:
+        # Not torch.manual_seed: it formats a stack trace for every backend that has not been started, at every step.
+        for generator in generators:
+            generator.manual_seed(derive_seed(seed, purpose, *index))
         yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)

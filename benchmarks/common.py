@@ -1,0 +1,59 @@
+"""What the benchmarks share: interleaved timing, memory held for the backward pass, a table on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gpsuq.experiments.record import environment
+
+
+def interleaved(
+    functions: dict[str, Callable[[], None]], *, repeats: int = 41, seconds: float = 3.0
+) -> dict[str, float]:
+    """Median milliseconds of each function, called in turn so that a slow moment of the machine hits all alike.
+
+    Each timed call follows an untimed one: otherwise the first function would pay for what the last one left in the
+    caches and the allocator.
+    """
+    for function in functions.values():
+        function()
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    started = time.perf_counter()
+    for repeat in range(repeats):
+        for name, function in functions.items():
+            function()
+            begin = time.perf_counter()
+            function()
+            times[name].append(time.perf_counter() - begin)
+        if repeat >= 4 and time.perf_counter() - started > seconds:
+            break
+    return {name: round(1e3 * float(np.median(values)), 3) for name, values in times.items()}
+
+
+def saved_megabytes(loss: Callable[[], torch.Tensor]) -> float:
+    """Memory that autograd keeps for the backward pass, each storage counted once."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        value = loss()
+    del value
+    return round(sum(storages.values()) / 1e6, 3)
+
+
+def write(out: Path, name: str, command: str, rows: Any) -> Path:
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{name}.json"
+    path.write_text(json.dumps({"command": command, "environment": environment(), "rows": rows}, indent=1) + "\n")
+    return path
