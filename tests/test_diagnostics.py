@@ -39,7 +39,7 @@ def test_noise_that_went_into_spread_is_said(rng):
 
 def test_a_score_that_is_still_falling_is_said(rng):
     y = np.where(rng.random(300) < 0.5, -2.0, 2.0) + 0.3 * rng.normal(size=300)
-    algorithm = Algorithm(n_steps=150, learning_rate=1e-3, schedule="constant")
+    algorithm = Algorithm(n_steps=150, learning_rate=2e-3, schedule="constant")
     assert "still-falling" in codes(GPS(LOCATION, distance=MMD(Gaussian()), algorithm=algorithm), y)
 
 

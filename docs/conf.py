@@ -1,0 +1,38 @@
+"""Sphinx configuration."""
+
+from gpsuq import __version__
+
+project = "gpsuq"
+author = "The gpsuq developers"
+copyright = "2026, the gpsuq developers"
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+exclude_patterns = ["_build", "auto_examples/**/*.py", "auto_examples/**/*.ipynb"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_numpy_docstring = True
+napoleon_google_docstring = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "download_all_examples": False,
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+}
+
+html_theme = "furo"
+html_title = f"gpsuq {__version__}"
