@@ -34,6 +34,17 @@ def test_each_chain_leaves_out_its_own_rows_and_never_trains_on_them():
     assert not torch.equal(chains.held_out[0], chains.held_out[1])
 
 
+def test_folds_are_dealt_once_and_shared_by_chains():
+    chains = ChainWeights(ChainPlan(6, None, folds=(0, 1, 2, 0, 1, 2)), 100, None, seed=0)
+    assert chains.held_out.shape == (6, 33)
+    assert torch.equal(chains.held_out[:3], chains.held_out[3:])
+    assert len(chains.held_out[:3].unique()) == 99
+    weights = chains(torch.arange(100))
+    assert ((weights == 0).sum(1) == 33).all()
+    with pytest.raises(GPSError, match="cannot be split"):
+        ChainWeights(ChainPlan(2, None, folds=(0, 5)), 3, None, seed=0)
+
+
 def test_few_observations_are_not_held_out():
     assert ChainWeights(ChainPlan(2, holdout=0.1), 50, None, seed=0).held_out is None
 
@@ -57,6 +68,9 @@ def test_uniform_says_whether_weights_are_equal():
         ({"reweight": "jackknife"}, "reweight"),
         ({"holdout": 1.0}, "holdout"),
         ({"n_chains": 2, "spread_weight": [0.1]}, "one per chain"),
+        ({"n_chains": 2, "folds": [0]}, "fold"),
+        ({"n_chains": 2, "folds": [0, 0]}, "fold"),
+        ({"n_chains": 2, "folds": [-1, 1]}, "fold"),
     ],
 )
 def test_bad_plans_are_named(options, match):

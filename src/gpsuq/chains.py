@@ -32,6 +32,9 @@ class ChainPlan:
         weight w_i, so that the spread between chains is estimation uncertainty; None weights all alike.
     holdout
         Share of the observations that each chain leaves out to decide when to stop; every chain leaves out others.
+    folds
+        Fold that each chain leaves out, for cross-validation; chains with equal numbers leave out the same
+        observations. It takes the place of ``holdout``.
     spread_weight
         Weight of the spread of the predictive mean over draws, one number or one for each chain; positive
         penalises spread, negative rewards it.
@@ -41,6 +44,7 @@ class ChainPlan:
     reweight: Reweight = "bootstrap"
     holdout: float = 0.1
     spread_weight: float | Sequence[float] = 0.0
+    folds: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if self.n_chains < 1:
@@ -49,6 +53,8 @@ class ChainPlan:
             raise GPSError(f"reweight must be 'bootstrap' or None, got {self.reweight!r}")
         if not 0.0 <= self.holdout < 1.0:
             raise GPSError(f"holdout must be at least 0 and below 1, got {self.holdout}")
+        if self.folds is not None and (len(self.folds) != self.n_chains or min(self.folds) < 0 or max(self.folds) < 1):
+            raise GPSError(f"folds must name a fold (0, 1, ...) of at least two for each of the {self.n_chains} chains")
         weights = self.spread_weights()
         if len(weights) != self.n_chains:
             raise GPSError(f"spread_weight must be one number or {self.n_chains} (one per chain), got {len(weights)}")
@@ -86,11 +92,23 @@ class ChainWeights:
         if len(pool) > _POOL_ROWS:
             order = torch.randperm(len(pool), generator=random_block(self.seed, "pool"))
             pool = pool[order[:_POOL_ROWS]].sort().values
+        if self.plan.folds is not None:
+            return self._folds(pool, self.plan.folds)
         count = round(self.plan.holdout * len(pool))
         if count < _FEWEST_HELD_OUT:
             return None
         order = uniform_by_row(self.seed, "holdout", self.plan.n_chains, pool).topk(count, dim=1).indices
         return pool[order.sort(dim=1).values]
+
+    def _folds(self, pool: Tensor, folds: Sequence[int]) -> Tensor:
+        """Deal the rows into folds of equal size and give each chain the rows of its own, (chain, rows of a fold)."""
+        n_folds = max(folds) + 1
+        size = len(pool) // n_folds
+        if size == 0:
+            raise GPSError(f"{len(pool)} observations cannot be split into {n_folds} folds")
+        order = uniform_by_row(self.seed, "fold", 1, pool)[0].argsort()
+        dealt = pool[order[: size * n_folds]].reshape(n_folds, size).sort(dim=1).values
+        return dealt[torch.tensor(list(folds))]
 
     def _mean(self) -> Tensor:
         """Mean training weight of each chain over all rows, so that its loss is a weighted mean."""

@@ -41,7 +41,7 @@ class GPS:
         Between predictive and data: ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``.
     algorithm
         ``Algorithm()`` (the default settings) or ``Algorithm1()`` (the paper's).
-    n_chains, reweight, holdout, spread_weight
+    n_chains, reweight, holdout, spread_weight, folds
         How many generators are trained side by side and how they differ; see :class:`gpsuq.chains.ChainPlan`.
     seed
         Same seed, same machine, same numbers.
@@ -73,6 +73,7 @@ class GPS:
         reweight: Reweight = "bootstrap",
         holdout: float = 0.1,
         spread_weight: float | Sequence[float] = 0.0,
+        folds: Sequence[int] | None = None,
         seed: int = 0,
         fabric: Fabric | None = None,
         progress: bool = False,
@@ -88,7 +89,7 @@ class GPS:
         self.generator = as_generator_spec(generator)
         self.distance = distance
         self.algorithm = algorithm
-        self.plan = ChainPlan(n_chains, reweight, holdout, spread_weight)
+        self.plan = ChainPlan(n_chains, reweight, holdout, spread_weight, folds)
         self.seed = seed
         self.fabric = fabric
         self.progress = progress
