@@ -6,11 +6,17 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from torch.distributions import Categorical
 
-from gpsuq.seeds import seeded
-from gpsuq.training import Problem, TrainingState, evaluate, noise_variance, predictive_spread
+from gpsuq.data import Batch
+from gpsuq.training import (
+    Problem,
+    TrainingState,
+    evaluate,
+    noise_variance,
+    predictive_spread,
+    sampled_predictive,
+)
 
 _COLLAPSED_SPREAD = 1e-4  # of the variance of y
 _COLLAPSED_NOISE = 2.5e-3  # of the variance of y: sigma below 5% of its scale
@@ -20,7 +26,6 @@ _FEWEST_STEPS = 10
 _FEWEST_PER_NUMBER = 5
 _CHECK_ROWS = 300
 _REPEATS = 5
-_CHECK_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,8 @@ def _chains_disagree(problem: Problem, state: TrainingState) -> Finding | None:
     alive = (~state.failed).nonzero().flatten()
     if len(alive) < 2:
         return None
-    data = problem.source.sample
-    rows = torch.linspace(0, len(data) - 1, min(len(data), _CHECK_ROWS)).long()
-    repeats = [evaluate(problem, state, data.rows(rows), repeat).score[alive].mean(1) for repeat in range(_REPEATS)]
+    batch = _some_rows(problem)
+    repeats = [evaluate(problem, state, batch, repeat).score[alive].mean(1) for repeat in range(_REPEATS)]
     score = torch.stack(repeats)
     means = score.mean(0)
     best, worst = int(means.argmin()), int(means.argmax())
@@ -98,7 +102,7 @@ def _collapses(problem: Problem, state: TrainingState) -> list[Finding | None]:
     spread, noise = _relative_spread(problem, state), noise_variance(problem, state)
     if spread is None:
         return []
-    unit = float(problem.source.sample.scale().y_scale.square().sum())
+    unit = state.loss.spread_unit
     findings: list[Finding | None] = []
     if spread < _COLLAPSED_SPREAD:
         findings.append(
@@ -121,16 +125,15 @@ def _collapses(problem: Problem, state: TrainingState) -> list[Finding | None]:
 
 
 def _relative_spread(problem: Problem, state: TrainingState) -> float | None:
-    generator = state.generator
-    data = problem.source.sample
-    rows = torch.linspace(0, len(data) - 1, min(len(data), _CHECK_ROWS)).long()
-    batch = data.rows(rows).to(generator.shared.device, generator.shared.dtype)
-    shape = (generator.n_chains, len(batch) if generator.conditional else 1, _CHECK_DRAWS, generator.noise_dim)
-    with torch.no_grad(), seeded(problem.seed, "diagnose-spread"):
-        noise = torch.randn(shape, device=generator.shared.device, dtype=generator.shared.dtype)
-        predictive = state.loss.predictive(noise, batch)
-        if isinstance(predictive, Categorical):
-            return None
-        spread: Tensor = predictive_spread(predictive, batch.mask)[~state.failed.to(generator.shared.device)]
+    """Share of the variance of y that the spread of the predictive mean explains; None where there is no mean."""
+    predictive, batch = sampled_predictive(problem, state, _some_rows(problem), "spread")
+    if isinstance(predictive, Categorical):
+        return None
+    spread = predictive_spread(predictive, batch.mask)[~state.failed.to(batch.y.device)]
     value = float(spread.mean()) / state.loss.spread_unit
     return value if math.isfinite(value) else None
+
+
+def _some_rows(problem: Problem) -> Batch:
+    data = problem.source.sample
+    return data.rows(torch.linspace(0, len(data) - 1, min(len(data), _CHECK_ROWS)).long())

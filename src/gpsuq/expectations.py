@@ -42,8 +42,8 @@ Parameters = Mapping[str, Tensor]
 KernelMean = Callable[[Any, Tensor, Parameters], Tensor]
 KernelPair = Callable[[Any, Parameters, Parameters], Tensor]
 
-CHAIN_DIM, OBSERVATION_DIM, DRAW_DIM = 0, 1, 2
-BATCH_DIMS = 3
+BATCH_DIMS = 3  # chain, observation, draw
+DRAW_DIM = 2
 
 DEFAULT_OUTCOMES = 5
 """J, the outcomes sampled per draw where nothing better is known (the paper's choice)."""
@@ -189,7 +189,7 @@ def event_dims(distribution: Distribution) -> int:
     return 1 if isinstance(distribution, Categorical) else len(distribution.event_shape)
 
 
-def _base(distribution: Distribution) -> Distribution:
+def base_distribution(distribution: Distribution) -> Distribution:
     """Strip ``Independent``: the distribution of a single coordinate."""
     while isinstance(distribution, Independent):
         distribution = distribution.base_dist
@@ -262,7 +262,7 @@ def _closed_form(
         if len(known) < len(parts):
             return None
         return Terms(*(_weighted_sum(zip(kernel.weights, terms, strict=True)) for terms in zip(*known, strict=True)))
-    base, events = _base(distribution), len(distribution.event_shape)
+    base, events = base_distribution(distribution), len(distribution.event_shape)
     mean, pair = _MEANS.get((type(kernel), type(base))), _PAIRS.get((type(kernel), type(base)))
     if mean is None or pair is None or (events > 0 and not kernel.factorises):
         return None
@@ -281,7 +281,7 @@ def _enumerated(
     kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
 ) -> Terms | None:
     """Sum over a finite support: probabilities against the Gram matrix, linear in the number of draws."""
-    base, events = _base(distribution), len(distribution.event_shape)
+    base, events = base_distribution(distribution), len(distribution.event_shape)
     if events > 0 and not kernel.factorises and not isinstance(base, OneHotCategorical):
         return None
     if mask is not None and events == 0:
@@ -312,7 +312,7 @@ def _enumerated(
 
 def encode(distribution: Distribution, y: Tensor) -> Tensor:
     """Give an observation the form that kernels see: a category becomes a one-hot vector of floats."""
-    base = _base(distribution)
+    base = base_distribution(distribution)
     if isinstance(base, Categorical):
         one_hot = torch.nn.functional.one_hot(y.long(), base.param_shape[-1])
         return one_hot.to(base.probs.dtype)
@@ -394,18 +394,19 @@ def _sampled(
 
 
 def _sample_without_gradient(distribution: Distribution, n_outcomes: int) -> Tensor:
+    name = type(base_distribution(distribution)).__name__
     if n_outcomes < 2:
         raise GPSError(
-            f"{type(_base(distribution)).__name__} has no reparameterised sampler, so its gradient is estimated with a "
-            "leave-one-out baseline, which needs n_outcomes >= 2"
+            f"{name} has no reparameterised sampler, so its gradient is estimated with a leave-one-out baseline, which "
+            "needs n_outcomes >= 2"
         )
     try:
         with torch.no_grad():
             return distribution.sample(torch.Size([n_outcomes]))
     except NotImplementedError as error:
         raise GPSError(
-            f"no expectation for {type(_base(distribution)).__name__}: it has no registered closed form, no finite "
-            "support and no sampler; register one with gpsuq.expectations.register_kernel_mean and register_kernel_pair"
+            f"no expectation for {name}: it has no registered closed form, no finite support and no sampler; register "
+            "one with gpsuq.expectations.register_kernel_mean and register_kernel_pair"
         ) from error
 
 

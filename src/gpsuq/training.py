@@ -26,7 +26,7 @@ from gpsuq.chains import ChainPlan
 from gpsuq.data import Batch
 from gpsuq.distances import Distance
 from gpsuq.errors import DivergenceError, GPSError, GPSWarning
-from gpsuq.expectations import DRAW_DIM, Terms
+from gpsuq.expectations import DRAW_DIM, Terms, base_distribution
 from gpsuq.generators import Generator
 from gpsuq.models import ObservationModel
 from gpsuq.seeds import seeded
@@ -199,32 +199,22 @@ def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> No
 
 
 def check_support(predictive: Distribution, y: Tensor, mask: Tensor | None = None) -> None:
-    """Raise where observations lie outside the model's support, such as negative counts; name the rows."""
-    base: Any = predictive
-    while hasattr(base, "base_dist") and type(base).__name__ == "Independent":
-        base = base.base_dist
+    """Raise where observations lie outside the model's support, such as negative counts; name the first row."""
+    base = base_distribution(predictive)
     try:
-        # One observation's parameters may bound the support (a Binomial's total), so only fixed supports are checked.
-        inside = base.support.check(y.long().to(y.dtype) if base.support.is_discrete and _whole(y, mask) else y)
+        inside = None if base.support is None else base.support.check(y)
     except (NotImplementedError, RuntimeError):
         return
-    if base.support.is_discrete and not _whole(y, mask):
-        inside = inside & (y == y.round())
+    if inside is None or inside.shape != y.shape:  # a support that depends on the parameters, such as a Binomial's
+        return
     if mask is not None:
         inside = inside | ~mask
-    outside = (~inside).flatten(1).any(1) if inside.dim() > 1 else ~inside
-    if inside.shape[:1] == y.shape[:1] and outside.any():
-        rows = outside.nonzero().flatten()
-        value = y[rows[0]].tolist()
+    outside = (~inside).reshape(len(y), -1).any(1).nonzero().flatten()
+    if len(outside):
         raise GPSError(
-            f"y has {len(rows)} observations outside the support of {type(base).__name__} ({base.support}); "
-            f"the first is row {int(rows[0])}: {value}"
+            f"y has {len(outside)} observations outside the support of {type(base).__name__} ({base.support}); "
+            f"the first is row {int(outside[0])}: {y[outside[0]].tolist()}"
         )
-
-
-def _whole(y: Tensor, mask: Tensor | None) -> bool:
-    whole = y == y.round()
-    return bool((whole if mask is None else whole | ~mask).all())
 
 
 def step(problem: Problem, state: TrainingState) -> tuple[TrainingState, StepInfo]:
@@ -300,14 +290,22 @@ def evaluate(problem: Problem, state: TrainingState, batch: Batch, repeat: int =
 
     Another ``repeat`` takes other noise.
     """
-    generator = state.generator
-    parameter = generator.shared
-    batch = batch.to(parameter.device, parameter.dtype)
-    shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
-    with torch.no_grad(), seeded(problem.seed, "evaluate", repeat):
-        noise = torch.randn(shape, device=parameter.device, dtype=parameter.dtype)
-        fit, pair = state.loss.distance.precise().terms(state.loss.predictive(noise, batch), batch)
+    with torch.no_grad(), seeded(problem.seed, "outcomes", repeat):
+        predictive, batch = sampled_predictive(problem, state, batch, "evaluate", repeat)
+        fit, pair = state.loss.distance.precise().terms(predictive, batch)
     return Terms(fit.cpu(), pair.cpu())
+
+
+def sampled_predictive(
+    problem: Problem, state: TrainingState, batch: Batch, purpose: str, *index: int
+) -> tuple[Distribution, Batch]:
+    """Give the predictive of a batch for draws addressed by ``purpose`` and ``index``, and the batch on its device."""
+    generator = state.generator
+    device, dtype = generator.shared.device, generator.shared.dtype
+    batch = batch.to(device, dtype)
+    shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
+    with torch.no_grad(), seeded(problem.seed, purpose, *index):
+        return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
 
 
 def run(
@@ -393,17 +391,10 @@ def enter_phase(problem: Problem, state: TrainingState, phase: int, variance: fl
 
 def noise_variance(problem: Problem, state: TrainingState) -> float | None:
     """Median over draws and observations of Var(Y | theta, x), summed over coordinates; None where it is unknown."""
-    generator = state.generator
-    parameter = generator.shared
-    batch, _ = problem.source.batch(state.step)
-    batch = batch.to(parameter.device, parameter.dtype)
-    shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
-    with torch.no_grad(), seeded(problem.seed, "noise-variance"):
-        noise = torch.randn(shape, device=parameter.device, dtype=parameter.dtype)
-        predictive = state.loss.predictive(noise, batch)
-        if isinstance(predictive, Categorical):
-            return None
-        variance = predictive.variance
+    predictive, batch = sampled_predictive(problem, state, problem.source.batch(state.step)[0], "noise-variance")
+    if isinstance(predictive, Categorical):
+        return None
+    variance = predictive.variance
     if variance.dim() > DRAW_DIM + 1:
         if batch.mask is not None:
             variance = torch.where(batch.mask, variance, torch.zeros_like(variance))

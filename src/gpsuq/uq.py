@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpsuq.data import Batch, aligned
+from gpsuq.data import Batch, aligned, observations
 from gpsuq.errors import GPSError
 from gpsuq.generators import Generator
 from gpsuq.intervals import check_coverage, equal_tailed, highest_density, mean_interval
@@ -273,8 +273,6 @@ class UQDistribution:
         """Check covariates and give them the shape (1, observation, 1, *one_x)."""
         if x is None:
             return None
-        from gpsuq.data import observations
-
         dtype = self.generator.shared.dtype
         checked = observations(x, torch.zeros(len(x)), dtype=dtype).x
         assert checked is not None

@@ -45,7 +45,7 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
 
     with figure_style():
         figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
-        panels = (("wasserstein1", "W1 to the truth"), ("near_truth", "share of slopes within 0.25 of the truth"))
+        panels = (("wasserstein1", "W1 to the truth"), ("near_truth", "share within 0.25 of the truth"))
         for axis, (key, title) in zip(axes, panels, strict=True):
             means, sds = ([row[key][part] for row in rows] for part in ("mean", "sd"))
             axis.errorbar([row["q"] for row in rows], means, yerr=sds, color=COLORS["gps"], marker="o", capsize=3)
