@@ -206,12 +206,18 @@ class Generator(nn.Module):
     Parameters that do not vary with the noise are one learned value per chain.
     """
 
+    shared: Tensor
+
     def __init__(self, body: ChainBody, parameter_map: ParameterMap, n_chains: int) -> None:
         super().__init__()
         self.body = body
         self.parameter_map = parameter_map
         self.n_chains = n_chains
-        self.shared = nn.Parameter(torch.zeros(n_chains, 1, 1, parameter_map.width(random=False)))
+        shared = torch.zeros(n_chains, 1, 1, parameter_map.width(random=False))
+        if shared.numel():
+            self.shared = nn.Parameter(shared)
+        else:  # a parameter that no loss depends on would stall training in several processes
+            self.register_buffer("shared", shared)
 
     @property
     def noise_dim(self) -> int:
