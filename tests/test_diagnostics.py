@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch.distributions import Normal
 
-from gpsuq import GPS, MMD, Algorithm, Gaussian, GPSWarning, Location, ObservationModel, Scale
+from gpsuq import GPS, MMD, Algorithm, EnergyDistance, Gaussian, GPSWarning, Location, ObservationModel, Scale
 from gpsuq.datasets import scissors
 from gpsuq.models import linear_regression
 
@@ -41,6 +41,13 @@ def test_a_score_that_is_still_falling_is_said(rng):
     y = np.where(rng.random(300) < 0.5, -2.0, 2.0) + 0.3 * rng.normal(size=300)
     algorithm = Algorithm(n_steps=150, learning_rate=2e-3, schedule="constant")
     assert "still-falling" in codes(GPS(LOCATION, distance=MMD(Gaussian()), algorithm=algorithm), y)
+
+
+def test_an_explosion_is_said(rng):
+    algorithm = Algorithm(n_steps=100, learning_rate=1.0, schedule="constant", clip=None)
+    model = ObservationModel(lambda loc: Normal(loc, 1.0), loc=Location())
+    gps = GPS(model, distance=EnergyDistance(), algorithm=algorithm, holdout=0.0)
+    assert "got-worse" in codes(gps, rng.normal(size=200))
 
 
 def test_few_observations_are_said(rng, short):

@@ -23,6 +23,7 @@ _COLLAPSED_NOISE = 2.5e-3  # of the variance of y: sigma below 5% of its scale
 _WORSE_CHAIN = 0.1  # of the score
 _STILL_FALLING = 0.01  # of the score, in the last fifth of training
 _FEWEST_STEPS = 10
+_GOT_WORSE = 0.05  # of the score
 _FEWEST_PER_NUMBER = 5
 _CHECK_ROWS = 300
 _REPEATS = 5
@@ -40,6 +41,7 @@ def diagnose(problem: Problem, state: TrainingState) -> list[Finding]:
     """Run every check on a finished training state."""
     findings = [
         _too_few_observations(problem, state),
+        _got_worse(state),
         _still_falling(state),
         _chains_disagree(problem, state),
         *_collapses(problem, state),
@@ -55,6 +57,24 @@ def _too_few_observations(problem: Problem, state: TrainingState) -> Finding | N
         "few-observations",
         f"{n} observations for {width} random parameters: their law is hardly identified; fewer random parameters "
         "(random=False), a spread penalty (spread_weight > 0) or more data would help",
+    )
+
+
+def _got_worse(state: TrainingState) -> Finding | None:
+    """Compare the end of the last phase with its start."""
+    score = state.history.score()[state.phase_start :, ~state.failed]
+    tenth = len(score) // 10
+    if tenth == 0:
+        return None
+    first, last = score[:1], score[-tenth:]  # one step can be enough to explode
+    rise = float(last.mean() - first.mean())
+    noise = math.sqrt(float(first.var(correction=0) / first.numel() + last.var(correction=0) / last.numel()))
+    if rise <= max(3.0 * noise, _GOT_WORSE * abs(float(first.mean()))):
+        return None
+    return Finding(
+        "got-worse",
+        f"the score ended at {float(last.mean()):.4g}, above where it started ({float(first.mean()):.4g}): training "
+        "exploded; lower the learning rate or set clip",
     )
 
 
