@@ -23,7 +23,7 @@ _COLLAPSED_NOISE = 2.5e-3  # of the variance of y: sigma below 5% of its scale
 _WORSE_CHAIN = 0.1  # of the score
 _STILL_FALLING = 0.01  # of the score, in the last fifth of training
 _FEWEST_STEPS = 10
-_GOT_WORSE = 0.05  # of the score
+_GOT_WORSE = 0.2  # of the score
 _FEWEST_PER_NUMBER = 5
 _CHECK_ROWS = 300
 _REPEATS = 5
@@ -66,14 +66,14 @@ def _got_worse(state: TrainingState) -> Finding | None:
     tenth = len(score) // 10
     if tenth == 0:
         return None
-    first, last = score[:1], score[-tenth:]  # one step can be enough to explode
-    rise = float(last.mean() - first.mean())
-    noise = math.sqrt(float(first.var(correction=0) / first.numel() + last.var(correction=0) / last.numel()))
-    if rise <= max(3.0 * noise, _GOT_WORSE * abs(float(first.mean()))):
+    each = score.mean(1)
+    first, last = each[0], each[-tenth:]  # one step can be enough to explode
+    noise = float(last.std(correction=0)) / math.sqrt(tenth)
+    if float(last.mean() - first) <= max(5.0 * noise, _GOT_WORSE * abs(float(first))):
         return None
     return Finding(
         "got-worse",
-        f"the score ended at {float(last.mean()):.4g}, above where it started ({float(first.mean()):.4g}): training "
+        f"the score ended at {float(last.mean()):.4g}, above where it started ({float(first):.4g}): training "
         "exploded; lower the learning rate or set clip",
     )
 
