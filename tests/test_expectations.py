@@ -17,8 +17,10 @@ from torch.distributions import (
     NegativeBinomial,
     Normal,
     OneHotCategorical,
+    Pareto,
     Poisson,
     StudentT,
+    Uniform,
 )
 from torch.distributions import Laplace as LaplaceDistribution
 
@@ -114,6 +116,65 @@ def test_the_categorical_score_is_the_brier_score_of_the_mean():
     c = np.exp(-2.0)
     brier = float(mean.square().sum() - 2 * mean[0])
     assert float(score) == pytest.approx((1 - c) * brier + c - 2 * c, abs=2e-3)
+
+
+def test_vectors_of_categories_multiply():
+    logits = parameters(C, N, M, 2, 3)
+    distribution = Independent(Categorical(logits=logits), 1)
+    y = observe(distribution)
+    exact = kernel_score(Gaussian(2.0), distribution, y, n_pairs=None)
+    assert exact.score.shape == (C, N)
+    fit, pair = monte_carlo(Gaussian(2.0), distribution, y, lambda t: torch.nn.functional.one_hot(t, 3).double(), 2)
+    assert torch.allclose(exact.fit, fit, atol=0.02)
+    assert torch.allclose(exact.pair, pair, atol=0.02)
+    one_hot = Independent(OneHotCategorical(logits=logits), 1)
+    other = kernel_score(Gaussian(2.0), one_hot, torch.nn.functional.one_hot(y, 3).double(), n_pairs=None)
+    assert torch.allclose(other.score, exact.score)
+    torch.manual_seed(0)
+    sampled = kernel_score(Gaussian(2.0), distribution, y, n_outcomes=400, n_pairs=None)
+    assert torch.allclose(sampled.score, exact.score, atol=0.15)
+
+
+def test_binomials_with_different_totals_are_enumerated():
+    total = torch.tensor([3.0, 5.0, 7.0], dtype=torch.float64)[None, :, None]
+    distribution = Binomial(total, parameters(C, N, M, low=0.1, high=0.9))
+    y = torch.minimum(torch.full((1, N, 1), 4.0, dtype=torch.float64), total)
+    exact = kernel_score(Gaussian(4.0), distribution, y, n_pairs=None)
+    fit, pair = monte_carlo(Gaussian(4.0), distribution, y, lambda t: t, 0)
+    assert torch.allclose(exact.fit, fit, atol=0.02)
+    assert torch.allclose(exact.pair, pair, atol=0.02)
+
+
+def test_a_mixture_of_kernels_is_exact_for_vectors_of_counts():
+    distribution = Independent(Poisson(parameters(C, N, M, 2, low=0.5, high=4.0)), 1)
+    y = observe(distribution)
+    kernel = Mixture((Gaussian(1.0), Gaussian(9.0)))
+    first, second = (kernel_score(kernel, distribution, y).score for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [Uniform(parameters(C, N, M), 3.0), Pareto(1.0, 2.0 + parameters(C, N, M)), Exponential(1.5 + parameters(C, N, M))],
+    ids=lambda d: type(d).__name__,
+)
+def test_continuous_supports_are_not_mistaken_for_counts(distribution):
+    assert torch.isfinite(kernel_score(Gaussian(1.0), distribution, torch.ones(1, N, 1)).score).all()
+
+
+def test_a_diverged_chain_does_not_spoil_the_others():
+    rate = torch.full((C, N, M), 3.0)
+    rate[1] = torch.nan
+    score = kernel_score(Gaussian(4.0), Poisson(rate, validate_args=False), torch.ones(1, N, 1)).score
+    assert torch.isfinite(score[0]).all()
+    assert torch.isnan(score[1]).all()
+
+
+def test_tables_of_probabilities_stay_small(monkeypatch):
+    monkeypatch.setattr("gpsuq.expectations.MAX_TABLE", 100)
+    distribution = Poisson(torch.full((C, N, M), 3.0))
+    first, second = (kernel_score(Gaussian(4.0), distribution, torch.ones(1, N, 1)).score for _ in range(2))
+    assert not torch.equal(first, second)  # sampled
 
 
 VECTORS = {

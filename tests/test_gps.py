@@ -6,7 +6,17 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from torch import nn
-from torch.distributions import Independent, NegativeBinomial, Normal, Poisson, StudentT
+from torch.distributions import (
+    Binomial,
+    Categorical,
+    Independent,
+    NegativeBinomial,
+    Normal,
+    Poisson,
+    StudentT,
+    TanhTransform,
+    TransformedDistribution,
+)
 from torch.utils.data import DataLoader, TensorDataset
 
 from gpsuq import (
@@ -19,6 +29,7 @@ from gpsuq import (
     FromModule,
     Gaussian,
     GPSError,
+    GPSWarning,
     Laplace,
     Location,
     Mixture,
@@ -273,6 +284,7 @@ ANY = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
         (linear_regression(), (np.zeros(3),), "needs covariates"),
         (poisson_counts(), ([1, -2, 3],), r"outside the support of Poisson.*row 1"),
         (poisson_counts(), ([1.5, 2.0],), r"outside the support"),
+        (ObservationModel(lambda p: Binomial(10, logits=p), p=Real()), ([3.0, 15.0],), r"outside the support.*row 1"),
         (ObservationModel(lambda theta: 3.0, theta=Real()), ([1.0, 2.0],), "must return a torch"),
         (ObservationModel(lambda theta: Normal(0.0, theta), theta=Real()), ([1.0, 2.0],), "constraint"),
     ],
@@ -280,6 +292,70 @@ ANY = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
 def test_bad_input_names_the_culprit(model, arguments, match, short):
     with pytest.raises(GPSError, match=match):
         GPS(model, algorithm=short).fit(*arguments)
+
+
+def test_large_counts_are_met(rng, short):
+    uq = GPS(poisson_counts(), algorithm=Algorithm(n_steps=100, n_draws=20), n_chains=2).fit(
+        rng.poisson(2000, size=200)
+    )
+    assert float(uq.mean()["rate"]) == pytest.approx(2000, rel=0.15)
+
+
+def test_a_model_without_moments_is_fitted(rng, short):
+    model = ObservationModel(
+        lambda theta: TransformedDistribution(Normal(theta, 1.0), [TanhTransform()]), theta=Location()
+    )
+    assert GPS(model, algorithm=short).fit(np.tanh(rng.normal(size=60))).draws(5)["theta"].shape == (4, 5)
+    with pytest.raises(GPSError, match="has no mean"):
+        GPS(model, algorithm=short, spread_weight=0.1).fit(np.tanh(rng.normal(size=60)))
+
+
+def test_several_categories_per_observation(rng, short):
+    model = ObservationModel(lambda logits: Independent(Categorical(logits=logits), 1), logits=Real((2, 3)))
+    uq = GPS(model, algorithm=short).fit(rng.integers(3, size=(60, 2)))
+    assert uq.predict_mean().shape == (1, 2, 3)
+
+
+def test_results_do_not_depend_on_how_classes_are_numbered(rng, short):
+    X, y = rng.normal(size=(80, 1)), rng.integers(2, size=80)
+    first = GPS(categorical(10), MLP(conditional=True), algorithm=short, spread_weight=0.1).fit(X, y)
+    second = GPS(categorical(10), MLP(conditional=True), algorithm=short, spread_weight=0.1).fit(X, y * 9)
+    assert first.history.score()[0] == pytest.approx(second.history.score()[0], abs=0.1)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_the_energy_distance_follows_the_units_too(scale, rng, short):
+    y = rng.normal(size=80)
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+    plain, scaled = (GPS(model, distance=EnergyDistance(), algorithm=short).fit(v) for v in (y, y * scale))
+    assert float(scaled.mean()["scale"]) == pytest.approx(float(plain.mean()["scale"]) * scale, rel=1e-2)
+
+
+def test_a_subjects_covariates_may_go_with_ragged_measures(rng, short):
+    model = ObservationModel(
+        lambda x, slope, sigma: Normal((x * slope).sum(-1)[..., None].expand(-1, -1, -1, 3), sigma[..., None]),
+        slope=Slope(), sigma=Scale(),
+    )  # fmt: skip
+    y = [rng.normal(size=length) for length in (1, 2, 3) * 10]
+    uq = GPS(model, algorithm=short).fit(rng.normal(size=(30, 2)), y)
+    assert uq.draws(5)["slope"].shape == (4, 5, 2)
+
+
+def test_weights_that_are_no_frequencies_are_said(rng, short):
+    y = rng.normal(size=60)
+    with pytest.warns(GPSWarning, match="taken as frequencies"):
+        GPS(ANY, algorithm=short).fit(y, weight=np.full(60, 1 / 60))
+    with pytest.raises(GPSError, match="so small"):
+        GPS(ANY, algorithm=short).fit(y, weight=np.full(60, 1e-30))
+
+
+def test_digits_that_float32_cannot_hold_are_said(rng, short):
+    with pytest.warns(GPSWarning, match="seven digits"):
+        GPS(ANY, algorithm=short).fit(1e6 + 0.3 * rng.normal(size=60))
+
+
+def test_one_step_is_a_fit(rng):
+    assert GPS(ANY, algorithm=Algorithm(n_steps=1)).fit(y=rng.normal(size=30)).draws(3)["theta"].shape == (4, 3)
 
 
 def test_bad_arguments_name_the_culprit(rng):
@@ -296,3 +372,18 @@ def test_bad_arguments_name_the_culprit(rng):
         GPS(ANY).fit(rng.normal(size=4), validation=loader)
     with pytest.raises(GPSError, match="no observation weights"):
         GPS(ANY, distance=SlicedWasserstein()).fit(rng.normal(size=40))
+    with pytest.raises(GPSError, match="folds need"):
+        GPS(ANY, n_chains=2, folds=(0, 1)).fit(loader)
+    with pytest.raises(GPSError, match="checkpoint_every"):
+        GPS(ANY).fit(rng.normal(size=40), checkpoint_every=0)
+    with pytest.raises(GPSError, match="needs observations"):
+        GPS(ANY).fit()
+    with pytest.raises(GPSError, match="finite"):
+        GPS(ANY, spread_weight=np.nan)
+    with pytest.raises(GPSError, match="integer"):
+        Algorithm(n_draws=8.5)
+    for bandwidth in (None, [1.0]):
+        with pytest.raises(GPSError, match="positive number"):
+            Gaussian(bandwidth)
+    with pytest.raises(GPSError, match="generator failed"):
+        GPS(linear_regression(), FromModule(nn.Linear(3, 7), 2, conditional=True)).fit(np.eye(4), np.arange(4.0))

@@ -183,6 +183,34 @@ def test_training_stops_when_nothing_improves():
     assert run(problem, state).step < 400
 
 
+def test_a_chain_stops_by_itself():
+    """Chain 0 is held by a huge penalty; it stops improving and stays where it is while chain 1 goes on."""
+    algorithm = Algorithm(n_steps=300, n_draws=20, evaluate_every=5, patience=3, schedule="constant")
+    problem, state = make_problem(algorithm, ChainPlan(2, None, 0.2), distance=MMD(Gaussian(2.0)))
+    seen = []
+
+    def watch(current):
+        seen.append(current.stale.clone())
+
+    state = run(problem, state, on_step=watch)
+    stale = torch.stack(seen)
+    stopped_at = [int((stale[:, chain] >= 3).nonzero()[0]) for chain in range(2) if (stale[:, chain] >= 3).any()]
+    assert state.step <= 300
+    assert len(stopped_at) >= 1
+    assert state.step >= max(stopped_at)
+
+
+def test_functions_are_recognised_by_their_code():
+    from gpsuq.checkpoints import _describe
+
+    def make(factor):
+        return lambda a: a * 2.0 if factor else a * 3.0
+
+    assert _describe(make(1)) == _describe(make(1))
+    assert _describe(lambda a: a * 2.0) != _describe(lambda a: a * 3.0)
+    assert "0x" not in _describe(MMD(lambda a, b: (a * b).sum(-1)))
+
+
 def test_the_second_phase_has_the_bandwidth_of_the_noise():
     problem, state = make_problem(Algorithm(n_steps=600, n_draws=50), n=500)
     state = run(problem, state)
@@ -196,6 +224,9 @@ def test_checkpoints_of_another_fit_and_damaged_ones_are_refused(tmp_path, short
     step(problem, state)
     path = save_checkpoint(tmp_path, problem, state)
     other, fresh = make_problem(replace(short, n_draws=12))
+    with pytest.raises(CheckpointError, match="other data, settings or seed"):
+        load_checkpoint(tmp_path, other, fresh)
+    other, fresh = make_problem(short, spec=MLP(hidden=(8,), activation="relu"))
     with pytest.raises(CheckpointError, match="other data, settings or seed"):
         load_checkpoint(tmp_path, other, fresh)
     path.write_bytes(path.read_bytes()[:100])

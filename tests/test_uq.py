@@ -1,9 +1,10 @@
 import numpy as np
+import pandas as pd
 import pytest
 from torch.distributions import Normal
 
 from gpsuq import GPS, MLP, GPSError, Location, ObservationModel, Scale
-from gpsuq.models import linear_regression
+from gpsuq.models import categorical, linear_regression
 from gpsuq.plots import marginals, pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
@@ -100,9 +101,37 @@ def test_predictions_are_mixtures_over_draws(uq):
 def test_predictions_in_chunks_stay_the_same_size(uq, monkeypatch):
     X = np.random.default_rng(1).normal(size=(40, 2))
     whole = uq.predict_mean(X)
-    monkeypatch.setattr("gpsuq.uq._CHUNK_VALUES", 3 * 1000 * 7)
+    monkeypatch.setattr("gpsuq.uq._ROWS", 7)
     assert np.allclose(uq.predict_mean(X), whole)
     assert uq.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (3, 40)
+
+
+def test_predictions_do_not_depend_on_how_many_are_asked_for(uq):
+    X = np.random.default_rng(1).normal(size=(9, 2))
+    assert np.array_equal(uq.predict_draws(X, 400)[:, :150], uq.predict_draws(X, 150))
+
+
+def test_columns_are_matched_by_name(short, rng):
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    fitted = GPS(linear_regression(), algorithm=short).fit(X, X["a"] + rng.normal(size=60))
+    assert np.array_equal(fitted.predict_mean(X[["b", "a"]]), fitted.predict_mean(X))
+    with pytest.raises(GPSError, match="columns"):
+        fitted.predict_mean(X.rename(columns={"a": "c"}))
+
+
+def test_ragged_groups_are_predicted_with_nan_where_there_is_no_measure(short, rng):
+    X = [rng.normal(size=(length, 1)) for length in (2, 3, 1) * 10]
+    fitted = GPS(linear_regression(), algorithm=short).fit(X, [x[:, 0] for x in X])
+    lower, upper = fitted.predict_interval(X[:3], n_draws=100)
+    assert lower.shape == (3, 3)
+    assert np.isnan(lower).tolist() == [[False, False, True], [False] * 3, [False, True, True]]
+    assert (upper > lower)[~np.isnan(lower)].all()
+
+
+def test_the_mean_prediction_of_a_classifier_is_its_probabilities(short, rng):
+    X = rng.normal(size=(60, 2))
+    fitted = GPS(categorical(3), MLP(conditional=True), algorithm=short).fit(X, rng.integers(3, size=60))
+    assert np.allclose(fitted.predict_mean(X).sum(1), 1.0, atol=1e-5)
 
 
 def test_parameters_that_depend_on_x_are_asked_with_x(conditional_uq):
@@ -156,8 +185,12 @@ def test_bad_requests_are_named(uq):
         uq.predict_interval(np.array([[np.nan, 0.0]]))
     with pytest.raises(GPSError, match="one for each row"):
         uq.predict_draws(np.zeros((1, 2)), 10, n_observations=3)
-    with pytest.raises(GPSError, match="failed for x of shape"):
+    with pytest.raises(GPSError, match=r"shape \(5,\), in the fit it had \(2,\)"):
         uq.predict_interval(np.zeros((2, 5)))
+    with pytest.raises(GPSError, match="shape"):
+        uq.predict_interval(np.zeros((2, 1)))
+    with pytest.raises(GPSError, match="one row per observation"):
+        uq.predict_interval(3.0)
 
 
 def test_one_chain_has_no_estimation_uncertainty(short, rng):

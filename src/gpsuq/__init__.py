@@ -11,7 +11,7 @@ from gpsuq.generators import MLP, FromModule
 from gpsuq.gps import GPS
 from gpsuq.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
 from gpsuq.models import ObservationModel
-from gpsuq.parameters import Location, Parameter, Positive, Real, Scale, Slope
+from gpsuq.parameters import Location, Parameter, Positive, Rate, Real, Scale, Slope
 from gpsuq.uq import UQDistribution
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "ObservationModel",
     "Parameter",
     "Positive",
+    "Rate",
     "Real",
     "Scale",
     "SlicedWasserstein",

@@ -64,7 +64,9 @@ class Algorithm:
     patience: int | None = 10
 
     def __post_init__(self) -> None:
-        for name in ("n_steps", "batch_size", "evaluate_every"):
+        for name in ("n_steps", "batch_size", "n_draws", "evaluate_every"):
+            if not isinstance(getattr(self, name), int):
+                raise GPSError(f"{name} must be an integer, got {getattr(self, name)!r}")
             if getattr(self, name) < 1:
                 raise GPSError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.n_draws < 2:
@@ -107,8 +109,11 @@ def Algorithm1(  # noqa: N802 (the paper's name)
 
     ``learning_rate`` is gamma_0, ``batch_size`` n0, ``n_draws`` M and ``n_outcomes`` J; noise is drawn anew for each
     observation. The paper leaves the stop condition open: here it is ``n_steps``, or ``patience`` evaluations of
-    held-out observations without improvement. One thing differs from the printed loop: the second term of the
-    distance pairs outcomes of different draws, because inside one draw it would collapse to a point mass.
+    held-out observations without improvement. The loop differs from the printed one in the second term of the
+    distance, which pairs outcomes of different draws, because inside one draw it would collapse to a point mass.
+
+    Kernel, chains and weights are set beside it. The paper's whole procedure is ``GPS(model,
+    distance=MMD(Gaussian(), n_pairs=None), algorithm=Algorithm1(), n_chains=1, reweight=None, holdout=0.0)``.
     """
     return Algorithm(
         n_steps=n_steps,

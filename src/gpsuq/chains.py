@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from scipy.special import gammaincinv
 from torch import Tensor
 
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.seeds import random_block, uniform_by_row
 
 Reweight = Literal["bootstrap"] | None
@@ -56,14 +59,16 @@ class ChainPlan:
         if self.folds is not None and (len(self.folds) != self.n_chains or min(self.folds) < 0 or max(self.folds) < 1):
             raise GPSError(f"folds must name a fold (0, 1, ...) of at least two for each of the {self.n_chains} chains")
         weights = self.spread_weights()
+        if not all(math.isfinite(weight) for weight in weights):
+            raise GPSError(f"spread_weight must be finite, got {self.spread_weight}")
         if len(weights) != self.n_chains:
             raise GPSError(f"spread_weight must be one number or {self.n_chains} (one per chain), got {len(weights)}")
 
     def spread_weights(self) -> tuple[float, ...]:
         """Give the spread weight of each chain."""
-        if isinstance(self.spread_weight, int | float):
+        if isinstance(self.spread_weight, numbers.Real):
             return (float(self.spread_weight),) * self.n_chains
-        return tuple(float(weight) for weight in self.spread_weight)
+        return tuple(float(weight) for weight in cast(Sequence[float], self.spread_weight))
 
 
 class ChainWeights:
@@ -74,6 +79,13 @@ class ChainWeights:
 
     def __init__(self, plan: ChainPlan, n: int, weight: Tensor | None, seed: int) -> None:
         self.plan, self.n, self.weight, self.seed = plan, n, weight, seed
+        if weight is not None and plan.reweight == "bootstrap" and float(weight.sum()) < 0.5 * int((weight > 0).sum()):
+            warnings.warn(
+                f"weights sum to {float(weight.sum()):.3g} for {int((weight > 0).sum())} observations: they are taken "
+                "as frequencies, so the fit counts as one on so few; rescale them to a mean of 1 if that is not meant",
+                GPSWarning,
+                stacklevel=4,
+            )
         self.held_out = self._choose_held_out()
         self._slot: Tensor | None = None
         if self.held_out is not None:
@@ -115,6 +127,8 @@ class ChainWeights:
         total = torch.zeros(self.plan.n_chains, dtype=torch.float64)
         for start in range(0, self.n, 1 << 16):
             total += self._raw(torch.arange(start, min(start + (1 << 16), self.n))).sum(1)
+        if not bool((total > 0).all()):
+            raise GPSError("weights are so small that nothing is left of them: rescale them to a mean of 1")
         return total / self.n
 
     def _raw(self, rows: Tensor) -> Tensor:

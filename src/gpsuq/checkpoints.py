@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import tempfile
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,14 +24,34 @@ _FILE = "training.safetensors"
 
 
 def fingerprint(problem: Problem, state: TrainingState) -> str:
-    """Digest of everything that must be equal for a run to be resumed: data, settings, shapes, seed."""
+    """Digest of everything that must be equal for a run to be resumed: data, settings, model, shapes, seed."""
     digest = hashlib.blake2b(digest_size=16)
-    shapes = {name: tuple(p.shape) for name, p in state.generator.named_parameters()}
-    declared = state.generator.parameter_map.declared
-    for part in (problem.algorithm, problem.plan, problem.distance, problem.seed, shapes, declared):
-        digest.update(repr(part).encode())
+    generator = state.generator
+    shapes = {name: tuple(p.shape) for name, p in generator.named_parameters()}
+    for part in (
+        *(problem.algorithm, problem.plan, problem.distance, problem.seed, shapes),
+        *(generator.parameter_map.declared, generator.body.spec, state.loss.model.function),
+    ):
+        digest.update(_describe(part).encode())
     digest.update(_data_digest(problem.source.sample))
     return digest.hexdigest()
+
+
+def _describe(part: Any) -> str:
+    """Describe settings the same way in every process: functions by their code, not by where they lie in memory."""
+    if is_dataclass(part) and not isinstance(part, type):
+        return f"{type(part).__name__}({[_describe(getattr(part, field.name)) for field in fields(part)]})"
+    if isinstance(part, list | tuple):
+        return f"[{', '.join(map(_describe, part))}]"
+    if isinstance(part, dict):
+        return f"{{{', '.join(f'{key}: {_describe(value)}' for key, value in part.items())}}}"
+    code = getattr(part, "__code__", None)
+    if code is not None:
+        constants = [_describe(value) for value in code.co_consts if not hasattr(value, "co_code")]
+        return f"{part.__qualname__} {code.co_code.hex()} {constants} {code.co_names}"
+    if callable(part) and hasattr(part, "__qualname__"):
+        return str(part.__qualname__)
+    return repr(part)
 
 
 def _data_digest(data: Observations) -> bytes:
@@ -43,6 +65,7 @@ def _data_digest(data: Observations) -> bytes:
 
 def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> Path:
     """Write the whole state; a crash while writing leaves the previous checkpoint as it was."""
+    state.fingerprint = state.fingerprint or fingerprint(problem, state)
     tensors = {f"generator/{name}": value for name, value in state.generator.state_dict().items()}
     for index, values in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{index}/{key}": torch.as_tensor(value) for key, value in values.items()}
@@ -51,19 +74,18 @@ def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
     for name, scores in (("best_scores", state.best_scores), ("last_scores", state.last_scores)):
         if scores is not None:
             tensors[name] = scores
-    tensors["skipped"] = state.skipped
+    tensors |= {"stale": state.stale, "skipped": state.skipped}
     history = state.history
     for name, values in (("fit", history.fit), ("pair", history.pair), ("held_out", history.held_out)):
         if values:
             tensors[f"history/{name}"] = torch.stack(values)
     meta = {
         "format": FORMAT,
-        "fingerprint": fingerprint(problem, state),
+        "fingerprint": state.fingerprint,
         "step": state.step,
         "phase": state.phase,
         "phase_start": state.phase_start,
         "noise_variance": state.noise_variance,
-        "stale": state.stale,
         "finished": state.finished,
         "evaluated_at": history.evaluated_at,
     }
@@ -123,13 +145,13 @@ def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
     state.optimizer.load_state_dict(optimizer)
     state.best = {name: t.to(state.generator.shared.device) for name, t in _under(tensors, "best/").items()} or None
     state.best_scores, state.last_scores = tensors.get("best_scores"), tensors.get("last_scores")
-    state.skipped = tensors["skipped"]
+    state.stale, state.skipped = tensors["stale"], tensors["skipped"]
     for name in ("fit", "pair", "held_out"):
         if f"history/{name}" in tensors:
             getattr(state.history, name).extend(tensors[f"history/{name}"].unbind(0))
     state.history.evaluated_at.extend(meta["evaluated_at"])
     state.step, state.phase_start = meta["step"], meta["phase_start"]
-    state.stale, state.finished = meta["stale"], meta["finished"]
+    state.finished = meta["finished"]
     return state
 
 

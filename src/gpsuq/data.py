@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.parameters import DataScale
 
 _NAMED_ROWS = 5
@@ -77,7 +79,7 @@ class Observations:
         size = x.abs().amax(0)
         flat = spread <= 1e-7 * size
         spread = torch.where(flat, torch.where(size > 0, size, 1.0), spread)
-        return DataScale(y_center, y_scale, center.to(self.x.dtype), spread.to(self.x.dtype))
+        return DataScale(y_center, y_scale, center.to(self.x.dtype), spread.to(self.x.dtype), self.x[0].numel())
 
 
 def observations(
@@ -91,6 +93,7 @@ def observations(
     y_tensor = _tensor("y", y, dtype)
     mask_tensor = _mask(mask, y_tensor)
     _check_finite("y", y_tensor, mask_tensor)
+    _warn_of_lost_digits(y, y_tensor)
     if mask_tensor is not None:
         y_tensor = torch.where(mask_tensor, y_tensor, torch.zeros_like(y_tensor))
     x_tensor = None
@@ -126,6 +129,8 @@ def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, np.ndarray, np.ndarray]:
         return None, padded_y, mask
     if len(x) != len(y):
         raise GPSError(f"X has {len(x)} groups but y has {len(y)}")
+    if all(np.ndim(item) == 1 for item in x) and len({len(item) for item in x}) == 1:
+        return x, padded_y, mask  # covariates of the subject, not of its single measures
     for group, (length, item) in enumerate(zip(lengths, x, strict=True)):
         if len(item) != length:
             raise GPSError(f"group {group}: X has {len(item)} rows but y has {length}")
@@ -133,7 +138,10 @@ def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 def _padded(items: Sequence[Any], lengths: Sequence[int]) -> np.ndarray:
-    arrays = [np.asarray(item, dtype=np.float64) for item in items]
+    try:
+        arrays = [np.asarray(item, dtype=np.float64) for item in items]
+    except (TypeError, ValueError) as error:
+        raise GPSError(f"groups must hold numbers: {error}") from error
     result = np.zeros((len(arrays), max(lengths), *arrays[0].shape[1:]))
     for row, array in zip(result, arrays, strict=True):
         row[: len(array)] = array
@@ -147,7 +155,8 @@ def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
             raise GPSError(f"{name} must hold numbers, got {array.dtype}; encode text or objects as numbers first")
-        tensor = torch.from_numpy(np.array(array, copy=True))  # a copy: the array may be read-only
+        # A copy, in a type that torch has: the array may be read-only, big-endian or of extended precision.
+        tensor = torch.from_numpy(array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=True))
     if tensor.is_complex():
         raise GPSError(f"{name} must hold real numbers, got complex ones")
     if tensor.dim() == 0 or len(tensor) == 0:
@@ -159,6 +168,22 @@ def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:
     if overflow.any():
         raise GPSError(f"{name} has values beyond the range of {dtype}; rescale it or use precision='64-true'")
     return result
+
+
+def _warn_of_lost_digits(original: Any, y: Tensor) -> None:
+    """Warn where float32 cannot tell the observations apart because they sit on a large offset."""
+    if y.dtype != torch.float32 or y.dim() > 1 or len(y) < 3:
+        return
+    values = y.double()
+    spread, offset = float(values.std()), float(values.abs().median())
+    exact = np.asarray(original.detach().cpu() if isinstance(original, Tensor) else original, dtype=np.float64)
+    if float(np.std(exact)) < 1e-4 * offset and spread < 1e-4 * offset and float(np.std(exact)) > 0:
+        warnings.warn(
+            "y varies little around a large value, and float32 keeps only seven digits: subtract a constant from y, or "
+            'pass fabric=Fabric(precision="64-true")',
+            GPSWarning,
+            stacklevel=4,
+        )
 
 
 def _mask(mask: Any, y: Tensor) -> Tensor | None:
@@ -213,8 +238,8 @@ def _robust_center_and_scale(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Te
     for j in range(columns.shape[1]):
         values = columns[:, j] if seen is None else columns[:, j][seen[:, j]]
         if len(values) == 0:
-            centers.append(0.0)
-            scales.append(1.0)
+            centers.append(math.nan)
+            scales.append(math.nan)
             continue
         center = values.median()
         scale = 1.4826 * (values - center).abs().median()
@@ -224,4 +249,7 @@ def _robust_center_and_scale(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Te
             scale = center.abs()
         centers.append(float(center))
         scales.append(float(scale) if scale > 0 else 1.0)
-    return y.new_tensor(centers).reshape(event), y.new_tensor(scales).reshape(event)
+    # A coordinate that nobody observed takes after the others.
+    center, scale = (torch.tensor(v, dtype=torch.float64) for v in (centers, scales))
+    center, scale = (torch.where(v.isnan(), v.nanmedian(), v) for v in (center, scale))
+    return center.to(y).reshape(event), scale.to(y).reshape(event)

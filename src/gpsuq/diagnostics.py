@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch.distributions import Categorical
 
-from gpsuq.data import Batch
+from gpsuq.errors import GPSError
+from gpsuq.expectations import base_distribution
+from gpsuq.kernels import Gaussian, Laplace, Mixture
 from gpsuq.training import (
     Problem,
     TrainingState,
@@ -16,6 +18,7 @@ from gpsuq.training import (
     noise_variance,
     predictive_spread,
     sampled_predictive,
+    some_rows,
 )
 
 _COLLAPSED_SPREAD = 1e-4  # of the variance of y
@@ -25,7 +28,7 @@ _STILL_FALLING = 0.01  # of the score, in the last fifth of training
 _FEWEST_STEPS = 10
 _GOT_WORSE = 0.2  # of the score
 _FEWEST_PER_NUMBER = 5
-_CHECK_ROWS = 300
+_OVERLAP = 0.02  # smallest 2 E k(y, Y) that counts as meeting the data
 _REPEATS = 5
 
 
@@ -41,6 +44,7 @@ def diagnose(problem: Problem, state: TrainingState) -> list[Finding]:
     """Run every check on a finished training state."""
     findings = [
         _too_few_observations(problem, state),
+        _no_overlap(problem, state),
         _got_worse(state),
         _still_falling(state),
         _chains_disagree(problem, state),
@@ -101,7 +105,7 @@ def _chains_disagree(problem: Problem, state: TrainingState) -> Finding | None:
     alive = (~state.failed).nonzero().flatten()
     if len(alive) < 2:
         return None
-    batch = _some_rows(problem)
+    batch = some_rows(problem)
     repeats = [evaluate(problem, state, batch, repeat).score[alive].mean(1) for repeat in range(_REPEATS)]
     score = torch.stack(repeats)
     means = score.mean(0)
@@ -146,14 +150,28 @@ def _collapses(problem: Problem, state: TrainingState) -> list[Finding | None]:
 
 def _relative_spread(problem: Problem, state: TrainingState) -> float | None:
     """Share of the variance of y that the spread of the predictive mean explains; None where there is no mean."""
-    predictive, batch = sampled_predictive(problem, state, _some_rows(problem), "spread")
-    if isinstance(predictive, Categorical):
+    predictive, batch = sampled_predictive(problem, state, some_rows(problem), "spread")
+    if isinstance(base_distribution(predictive), Categorical):
         return None
-    spread = predictive_spread(predictive, batch.mask)[~state.failed.to(batch.y.device)]
+    try:
+        spread = predictive_spread(predictive, batch.mask)[~state.failed.to(batch.y.device)]
+    except GPSError:
+        return None
     value = float(spread.mean()) / state.loss.spread_unit
     return value if math.isfinite(value) else None
 
 
-def _some_rows(problem: Problem) -> Batch:
-    data = problem.source.sample
-    return data.rows(torch.linspace(0, len(data) - 1, min(len(data), _CHECK_ROWS)).long())
+def _no_overlap(problem: Problem, state: TrainingState) -> Finding | None:
+    """Check that the predictive meets the data: far from it a bounded kernel sees nothing and has no gradient."""
+    kernel = getattr(state.loss.distance, "kernel", None)
+    parts = kernel.kernels if isinstance(kernel, Mixture) else (kernel,)
+    if not all(isinstance(part, Gaussian | Laplace) for part in parts):
+        return None
+    fit = evaluate(problem, state, some_rows(problem)).fit[~state.failed]
+    if float(fit.mean()) < -_OVERLAP:
+        return None
+    return Finding(
+        "no-overlap",
+        "the predictive hardly meets the observations, so that training had nothing to go by: declare parameters in "
+        "the units of y (Location, Scale, Rate, Slope), or widen the kernel",
+    )

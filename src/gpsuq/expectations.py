@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Categorical, Distribution, Independent, Normal, OneHotCategorical, constraints
+from torch.distributions import Binomial, Categorical, Distribution, Independent, Normal, OneHotCategorical, constraints
 
 from gpsuq.errors import GPSError
 from gpsuq.fused import gaussian_normal_score
@@ -52,7 +52,10 @@ TAIL_MASS = 1e-5
 """Largest probability that truncating an infinite support may leave out."""
 
 MAX_SUPPORT = 1024
-"""Largest truncated support that is enumerated; beyond it outcomes are sampled."""
+"""Largest support that is enumerated; beyond it outcomes are sampled."""
+
+MAX_TABLE = 2**23
+"""Most probabilities in one table (32 MB in float32); beyond it outcomes are sampled."""
 
 _TINY = 1e-37
 
@@ -124,12 +127,14 @@ def _energy_normal(difference: Tensor, scale: Tensor) -> Tensor:
 
 @register_kernel_mean(Energy, Normal)
 def _energy_normal_mean(kernel: Any, y: Tensor, p: Parameters) -> Tensor:
-    return _energy_normal(y - p["loc"], p["scale"])
+    rate: float = kernel.rate
+    return _energy_normal(y - p["loc"], p["scale"]) * rate
 
 
 @register_kernel_pair(Energy, Normal)
 def _energy_normal_pair(kernel: Any, p: Parameters, q: Parameters) -> Tensor:
-    return _energy_normal(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt())
+    rate: float = kernel.rate
+    return _energy_normal(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt()) * rate
 
 
 # --- the score -------------------------------------------------------------------------------------------------------
@@ -159,6 +164,12 @@ def kernel_score(
         return _sampled(kernel, distribution, y, mask, n_outcomes, shifts)
     for exact in (_fused, _enumerated, _closed_form):
         terms = exact(kernel, distribution, y, mask, shifts)
+        if terms is None and isinstance(kernel, Mixture):
+            parts = [exact(part, distribution, y, mask, shifts) for part in kernel.kernels]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                each = (_weighted_sum(zip(kernel.weights, term, strict=True)) for term in zip(*known, strict=True))
+                terms = Terms(*each)
         if terms is not None:
             return terms
     return _sampled(kernel, distribution, y, mask, DEFAULT_OUTCOMES, shifts)
@@ -186,7 +197,7 @@ def draw_shifts(n_draws: int, n_pairs: int | None) -> list[tuple[int, float]]:
 
 def event_dims(distribution: Distribution) -> int:
     """Count the dimensions of one observation as a kernel sees it (a category is a one-hot vector)."""
-    return 1 if isinstance(distribution, Categorical) else len(distribution.event_shape)
+    return len(distribution.event_shape) + isinstance(base_distribution(distribution), Categorical)
 
 
 def base_distribution(distribution: Distribution) -> Distribution:
@@ -255,13 +266,7 @@ def _fused(
 def _closed_form(
     kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
 ) -> Terms | None:
-    """Use registered closed forms; a mixture of kernels has one where all its parts have."""
-    if isinstance(kernel, Mixture):
-        parts = [_closed_form(part, distribution, y, mask, shifts) for part in kernel.kernels]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return Terms(*(_weighted_sum(zip(kernel.weights, terms, strict=True)) for terms in zip(*known, strict=True)))
+    """Use the registered closed forms."""
     base, events = base_distribution(distribution), len(distribution.event_shape)
     mean, pair = _MEANS.get((type(kernel), type(base))), _PAIRS.get((type(kernel), type(base)))
     if mean is None or pair is None or (events > 0 and not kernel.factorises):
@@ -281,10 +286,10 @@ def _enumerated(
     kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
 ) -> Terms | None:
     """Sum over a finite support: probabilities against the Gram matrix, linear in the number of draws."""
-    base, events = base_distribution(distribution), len(distribution.event_shape)
-    if events > 0 and not kernel.factorises and not isinstance(base, OneHotCategorical):
-        return None
-    if mask is not None and events == 0:
+    base = base_distribution(distribution)
+    # Coordinates that are independent, each with the whole support; a one-hot vector is one of them.
+    coordinates = len(distribution.event_shape) - len(base.event_shape)
+    if coordinates > 0 and not kernel.factorises:
         return None
     table = _support(base)
     if table is None:
@@ -292,21 +297,20 @@ def _enumerated(
     points, probabilities = table
     atom_dims = points.dim() - 1
     gram = kernel(points[:, None], points[None, :], atom_dims)
-    y = encode(base, y)
-    to_points = kernel(y.unsqueeze(-1 - atom_dims), points, atom_dims)  # (1, n, 1, *event, K)
-    if events == atom_dims or isinstance(base, Categorical):
+    to_points = kernel(encode(base, y).unsqueeze(-1 - atom_dims), points, atom_dims)  # (1, n, 1, *coordinates, K)
+    if coordinates == 0:
         total = probabilities.sum(DRAW_DIM)  # (chain, obs, K)
         n_draws = distribution.batch_shape[DRAW_DIM]
         fit = -2.0 / n_draws * (total * to_points.squeeze(DRAW_DIM)).sum(-1)
         own = (probabilities * (probabilities @ gram)).sum((DRAW_DIM, -1))
         pair = ((total * (total @ gram)).sum(-1) - own) / (n_draws * (n_draws - 1))
         return Terms(*torch.broadcast_tensors(fit, pair))
-    fit = -2.0 * _mean_over_draws(_product((probabilities * to_points).sum(-1), events, mask))
+    fit = -2.0 * _mean_over_draws(_product((probabilities * to_points).sum(-1), coordinates, mask))
     smoothed = probabilities @ gram
     paired = []
     for shift, weight in shifts:
         agreement = (smoothed * _roll(probabilities, shift)).sum(-1)
-        paired.append((weight, _mean_over_draws(_product(agreement, events, mask))))
+        paired.append((weight, _mean_over_draws(_product(agreement, coordinates, mask))))
     return Terms(*torch.broadcast_tensors(fit, _weighted_sum(paired)))
 
 
@@ -319,23 +323,24 @@ def encode(distribution: Distribution, y: Tensor) -> Tensor:
     return y
 
 
+def predictive_mean(distribution: Distribution) -> Tensor:
+    """E[Y given theta, x] of every draw; class probabilities where Y is a category."""
+    base = base_distribution(distribution)
+    return base.probs if isinstance(base, Categorical) else distribution.mean
+
+
 def _support(base: Distribution) -> tuple[Tensor, Tensor] | None:
     """Give the support's points ``(K, *atom)`` and their probabilities ``(chain, obs, draw, *event, K)``, or None."""
     if isinstance(base, Categorical | OneHotCategorical):
         return torch.eye(base.param_shape[-1], dtype=base.probs.dtype, device=base.probs.device), base.probs
-    if base.event_shape:
+    if base.event_shape or not getattr(base.support, "is_discrete", False):
         return None
-    support = base.support
-    values: Tensor
+    if isinstance(base, Binomial):
+        return _enumerate(base, int(base.total_count.max()) + 1, base.total_count)
     if base.has_enumerate_support:
         values = base.enumerate_support(expand=False).flatten()
-    elif support is constraints.nonnegative_integer or getattr(support, "lower_bound", None) == 0:
-        if not getattr(support, "is_discrete", False):
-            return None
-        return _truncated(base)
-    else:
-        return None
-    return values, _pmf(base, values)
+        return values, _pmf(base, values)
+    return _truncated(base) if base.support is constraints.nonnegative_integer else None
 
 
 def _pmf(base: Distribution, values: Tensor) -> Tensor:
@@ -343,18 +348,28 @@ def _pmf(base: Distribution, values: Tensor) -> Tensor:
     return base.log_prob(shaped).exp().movedim(0, -1)
 
 
+def _enumerate(base: Distribution, size: int, largest: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
+    """Enumerate 0..size-1, with probability 0 above ``largest``; None where that would take too much memory."""
+    if size > MAX_SUPPORT or size * base.batch_shape.numel() > MAX_TABLE:
+        return None
+    values = torch.arange(size, dtype=base.mean.dtype, device=base.mean.device)
+    if largest is None:
+        return values, _pmf(base, values)
+    shaped = values.reshape(-1, *(1,) * len(base.batch_shape))
+    inside = shaped <= largest
+    return values, (base.log_prob(torch.minimum(shaped, largest)).exp() * inside).movedim(0, -1)
+
+
 def _truncated(base: Distribution) -> tuple[Tensor, Tensor] | None:
     """Enumerate 0..K-1 with K doubled until at most ``TAIL_MASS`` is left out; None where that takes too many."""
     with torch.no_grad():
-        top = float((base.mean + 6.0 * base.stddev).max())
-    if not math.isfinite(top):
-        return None
-    size = int(top) + 12
-    while size <= MAX_SUPPORT:
-        values = torch.arange(size, dtype=base.mean.dtype, device=base.mean.device)
-        probabilities = _pmf(base, values)
-        if 1.0 - float(probabilities.detach().sum(-1).min()) <= TAIL_MASS:
-            return values, probabilities
+        tops = base.mean + 6.0 * base.stddev
+        tops = tops[torch.isfinite(tops)]  # a chain that diverged must not stop the others
+    size = int(tops.max()) + 12 if tops.numel() else MAX_SUPPORT + 1
+    while (table := _enumerate(base, size)) is not None:
+        total = table[1].detach().sum(-1)
+        if not bool((1.0 - total > TAIL_MASS).any()):
+            return table
         size *= 2
     return None
 
@@ -380,6 +395,8 @@ def _sampled(
     else:
         outcomes = _sample_without_gradient(distribution, n_outcomes)
     atoms, y = encode(distribution, outcomes), encode(distribution, y)
+    if mask is not None and mask.dim() < y.dim():
+        mask = mask.unsqueeze(-1)  # an unobserved category is an unobserved one-hot vector
     to_y = kernel(atoms, y, events, mask)  # (outcome, chain, obs, draw)
     fit = -2.0 * to_y.mean((0, 1 + DRAW_DIM))
     paired = [(weight, kernel(atoms, atoms.roll(-shift, 1 + DRAW_DIM), events, mask)) for shift, weight in shifts]
@@ -403,10 +420,14 @@ def _sample_without_gradient(distribution: Distribution, n_outcomes: int) -> Ten
     try:
         with torch.no_grad():
             return distribution.sample(torch.Size([n_outcomes]))
-    except NotImplementedError as error:
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, NotImplementedError):
+            raise GPSError(
+                f"no expectation for {name}: it has no registered closed form, no finite support and no sampler; "
+                "register one with gpsuq.expectations.register_kernel_mean and register_kernel_pair"
+            ) from error
         raise GPSError(
-            f"no expectation for {name}: it has no registered closed form, no finite support and no sampler; register "
-            "one with gpsuq.expectations.register_kernel_mean and register_kernel_pair"
+            f"sampling {name} failed ({error}): its parameters have diverged; lower the learning rate"
         ) from error
 
 

@@ -35,6 +35,7 @@ _SHARED_GAIN = 10.0
 class ChainBody(nn.Module, ABC):
     """A network from noise (and x) to raw numbers (chain, 1 or observation, draw, width)."""
 
+    spec: GeneratorSpec
     noise_dim: int
     conditional: bool
 
@@ -114,6 +115,7 @@ class _ChainMLP(ChainBody):
         self, spec: MLP, width: int, n_chains: int, scale: DataScale | None, n_features: int, seed: int
     ) -> None:
         super().__init__()
+        self.spec = spec
         self.noise_dim = spec.noise_dim
         self.conditional = scale is not None
         self.activation = ACTIVATIONS[spec.activation]
@@ -123,7 +125,7 @@ class _ChainMLP(ChainBody):
             for depth, (n_in, n_out) in enumerate(itertools.pairwise(widths))
         )
         if scale is not None and scale.x_center is not None and scale.x_scale is not None:
-            self.from_x = ChainLinear(n_features, widths[1], n_chains, seed, "x")
+            self.from_x = ChainLinear(scale.x_width or n_features, widths[1], n_chains, seed, "x")
             self.register_buffer("x_center", scale.x_center)
             self.register_buffer("x_scale", scale.x_scale)
 
@@ -148,9 +150,9 @@ class _ChainMLP(ChainBody):
 class FromModule(GeneratorSpec):
     """Any ``nn.Module`` of the user's as generator: ``module(z)``, or ``module(x, z)`` where ``conditional``.
 
-    It sees noise of shape (rows, draws, noise_dim), rows being 1 where it is not conditional, and x of shape
-    (rows, 1, *one_x); it returns (rows, draws, number of raw parameters). Each chain is a copy of its own, newly
-    initialised where its layers can be.
+    It sees noise of shape (rows, draws, noise_dim) and x of shape (rows, 1, *one_x); it returns (rows, draws, number
+    of raw parameters). Each chain is a copy of its own, newly initialised where its layers can be; pass
+    ``reinitialise=False`` to keep weights that were trained before.
     """
 
     module: nn.Module
@@ -161,7 +163,8 @@ class FromModule(GeneratorSpec):
     def build(self, width: int, n_chains: int, scale: DataScale, n_features: int | None, seed: int) -> ChainBody:
         """Copy the module for each chain and check what it returns."""
         body = _ChainStack(self, n_chains, seed)
-        noise = torch.zeros(n_chains, 1, 2, self.noise_dim)
+        dtype = next((p.dtype for p in self.module.parameters()), torch.get_default_dtype())
+        noise = torch.zeros(n_chains, 1, 2, self.noise_dim, dtype=dtype)
         if not self.conditional:
             try:
                 with torch.no_grad():
@@ -178,6 +181,7 @@ class FromModule(GeneratorSpec):
 class _ChainStack(ChainBody):
     def __init__(self, spec: FromModule, n_chains: int, seed: int) -> None:
         super().__init__()
+        self.spec = spec
         self.noise_dim, self.conditional = spec.noise_dim, spec.conditional
         self.copies = nn.ModuleList(copy.deepcopy(spec.module) for _ in range(n_chains))
         if spec.reinitialise:

@@ -36,7 +36,8 @@ class GPS:
     model
         The observation model f(y given theta, x).
     generator
-        ``MLP(...)``, any ``nn.Module`` with a ``noise_dim``, or ``FromModule(module, noise_dim)``; None is ``MLP()``.
+        ``MLP(...)``, any ``nn.Module`` with a ``noise_dim`` (each chain starts anew from it), or
+        ``FromModule(module, noise_dim)``; None is ``MLP()``.
     distance
         Between predictive and data: ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``.
     algorithm
@@ -96,7 +97,7 @@ class GPS:
 
     def fit(
         self,
-        X: Any,
+        X: Any = None,
         y: Any = None,
         *,
         mask: Any = None,
@@ -122,6 +123,8 @@ class GPS:
         checkpoint
             Directory to save the training state in; a fit that finds one there goes on from it, bit for bit.
         """
+        if checkpoint_every < 1:
+            raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
         fabric = self.fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
         with fabric.init_tensor():
             dtype = torch.get_default_dtype()
@@ -143,6 +146,8 @@ class GPS:
             return LoaderSource(X, validation, self.plan, self.seed, dtype)
         if validation is not None:
             raise GPSError("validation is for DataLoaders; with arrays, holdout leaves out observations by itself")
+        if X is None and y is None:
+            raise GPSError("fit needs observations: fit(y), fit(X, y) or fit(loader)")
         x, outcome = (None, X) if y is None else (X, y)
         data = observations(x, outcome, mask=mask, weight=weight, dtype=dtype)
         rank, n_ranks = fabric.global_rank, fabric.world_size
@@ -189,6 +194,7 @@ class GPS:
             reweighted=self.plan.reweight is not None and isinstance(problem.source, ArraySource),
             history=state.history,
             feature_names=None if columns is None else [str(column) for column in columns],
+            x_shape=None if problem.source.sample.x is None else tuple(problem.source.sample.x.shape[1:]),
         )
         uq.findings = findings
         return uq

@@ -53,6 +53,10 @@ def _sum_events(values: Tensor, event_dims: int, mask: Tensor | None) -> Tensor:
     return values.flatten(-event_dims).sum(-1)
 
 
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+
+
 @dataclass(frozen=True)
 class _Scaled(Kernel):
     bandwidth: float | str | BandwidthRule = 1.0
@@ -64,9 +68,9 @@ class _Scaled(Kernel):
             if self.bandwidth not in RULES:
                 known = ", ".join(map(repr, RULES))
                 raise GPSError(f"{name}: unknown bandwidth rule {self.bandwidth!r}; use a positive number or {known}")
-        elif not callable(self.bandwidth) and not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
+        elif not callable(self.bandwidth) and not _positive(self.bandwidth):
             raise GPSError(f"{name}: the bandwidth must be a positive number, got {self.bandwidth!r}")
-        if not (math.isfinite(self.factor) and self.factor > 0):
+        if not _positive(self.factor):
             raise GPSError(f"{name}: the factor of the bandwidth must be a positive number, got {self.factor!r}")
 
     @property
@@ -134,14 +138,30 @@ class Laplace(_Scaled):
 
 @dataclass(frozen=True)
 class Energy(Kernel):
-    r"""Energy kernel :math:`k(a, b) = -\lVert a - b\rVert_2`; its score is twice the CRPS where y is a number."""
+    r"""Energy kernel :math:`k(a, b) = -\lVert a - b\rVert_2 / u`; for a number and u = 1 its score is twice the CRPS.
+
+    Training takes the robust scale of y as unit u, so that a fit does not depend on the units of y.
+    """
+
+    unit: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """One over the unit."""
+        return 1.0 if self.unit is None else 1.0 / self.unit
+
+    def resolve(self, y: Tensor, mask: Tensor | None = None) -> Kernel:
+        if self.unit is not None:
+            return self
+        squared = squared_robust_scale(y, mask)
+        return replace(self, unit=math.sqrt(squared) if squared > 0 else 1.0)
 
     def __call__(self, a: Tensor, b: Tensor, event_dims: int = 0, mask: Tensor | None = None) -> Tensor:
         if event_dims == 0:
-            return -(a - b).abs()
+            return (a - b).abs() * -self.rate
         squared = _sum_events((a - b).square(), event_dims, mask)
         # The square root has no derivative at 0, where two outcomes coincide.
-        return -torch.where(squared > 0, squared, 1.0).sqrt() * (squared > 0)
+        return torch.where(squared > 0, squared, 1.0).sqrt() * (squared > 0) * -self.rate
 
 
 @dataclass(frozen=True)
@@ -239,7 +259,7 @@ def as_kernel(kernel: Kernel | Callable[[Tensor, Tensor], Tensor]) -> Kernel:
 
 def _rule_rows(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Thin the rows evenly to what a rule needs, as float64 so that extreme scales do not overflow."""
-    step = max(1, len(y) // _RULE_ROWS)
+    step = -(-len(y) // _RULE_ROWS)
     return y[::step].double(), None if mask is None else mask[::step]
 
 

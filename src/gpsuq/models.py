@@ -24,7 +24,7 @@ from torch.distributions import Categorical, Distribution, Independent, Normal, 
 
 from gpsuq.errors import GPSError
 from gpsuq.expectations import BATCH_DIMS, DRAW_DIM
-from gpsuq.parameters import Location, Parameter, Positive, Real, Scale, Slope
+from gpsuq.parameters import Location, Parameter, Rate, Real, Scale, Slope
 
 
 class ObservationModel:
@@ -81,6 +81,10 @@ class ObservationModel:
                 "the observation model must return a torch.distributions.Distribution, "
                 f"its function returned {type(distribution).__name__}"
             )
+        part: Any = distribution
+        while isinstance(part, Distribution):  # checks are for construction; log_prob would repeat them at every step
+            part._validate_args = False
+            part = getattr(part, "base_dist", None)
         return _with_batch_shape(distribution, next(iter(parameters.values())))
 
 
@@ -152,7 +156,7 @@ def _categorical_of_logits(x: Tensor | None = None, *, logits: Tensor) -> Catego
 
 def poisson_counts() -> ObservationModel:
     """y_i ~ Poisson(rate_i) without covariates, or with rates from a generator G(X, Z)."""
-    return ObservationModel(_poisson_of_rate, rate=Positive())
+    return ObservationModel(_poisson_of_rate, rate=Rate())
 
 
 def _poisson_of_rate(x: Tensor | None = None, *, rate: Tensor) -> Poisson:

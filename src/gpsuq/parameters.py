@@ -1,8 +1,8 @@
 """What the parameters of a model are called, where they live and in which units; raw numbers in, parameters out.
 
 A generator puts out plain numbers of order one. A parameter's declaration says how they become a value in the user's
-units: ``Location`` is centred and scaled like y, ``Scale`` is positive and scaled like y, ``Slope`` has the units of
-y over x. A fit is then the same whether y is in nanometres or in light years.
+units: ``Location`` is centred and scaled like y, ``Scale`` is positive and scaled like y, ``Rate`` is positive and at
+the level of y, ``Slope`` has the units of y over x. A fit is then the same whether y is in nanometres or light years.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.distributions import constraints, transform_to
 from gpsuq.errors import GPSError
 
 Size = int | tuple[int, ...] | Literal["features"] | None
-Unit = Literal["none", "location", "scale", "slope"]
+Unit = Literal["none", "location", "scale", "level", "slope"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,11 @@ def Scale(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
     return Parameter(size, constraints.positive, unit="scale", random=random)
 
 
+def Rate(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
+    """Declare a positive parameter at the level of y, such as the mean of a count."""
+    return Parameter(size, constraints.positive, unit="level", random=random)
+
+
 def Slope(size: Size = "features", *, random: bool = True) -> Parameter:  # noqa: N802
     """Declare a coefficient in units of y per unit of x, by default one for each column of X."""
     return Parameter(size, unit="slope", random=random)
@@ -83,12 +88,13 @@ def Slope(size: Size = "features", *, random: bool = True) -> Parameter:  # noqa
 
 @dataclass(frozen=True)
 class DataScale:
-    """Centre and scale of y (shape of one observation) and of the columns of x."""
+    """Centre and scale of y (shape of one observation) and of the columns of x, and how many numbers one x has."""
 
     y_center: Tensor
     y_scale: Tensor
     x_center: Tensor | None = None
     x_scale: Tensor | None = None
+    x_width: int | None = None
 
 
 class ParameterMap(nn.Module):
@@ -104,6 +110,9 @@ class ParameterMap(nn.Module):
             offset, factor = _offset_and_factor(parameter.unit, self.shapes[name], scale)
             self.register_buffer(f"{name}_offset", offset)
             self.register_buffer(f"{name}_factor", factor)
+            if parameter.unit == "level":
+                # exp(raw) spreads by its own size; what y varies by may be far less than its level.
+                self.register_buffer(f"{name}_stretch", _relative_scale(factor, scale))
 
     def names(self, *, random: bool) -> list[str]:
         """Names of the parameters that do (or do not) vary with the noise."""
@@ -120,11 +129,19 @@ class ParameterMap(nn.Module):
         values = {}
         for name, piece in zip(names, pieces, strict=True):
             shaped = piece.reshape(*piece.shape[:-1], *self.shapes[name])
+            if self.declared[name].unit == "level":
+                shaped = shaped * getattr(self, f"{name}_stretch")
             value = transform_to(self.declared[name].support)(shaped)
             if self.declared[name].unit != "none":
                 value = getattr(self, f"{name}_factor") * value + getattr(self, f"{name}_offset")
             values[name] = value
         return values
+
+
+def _relative_scale(level: Tensor, scale: DataScale) -> Tensor:
+    """Give the scale of y relative to its level, at most 1."""
+    y_scale = scale.y_scale if scale.y_scale.shape == level.shape else scale.y_scale.square().mean().sqrt()
+    return (y_scale / level).clamp(max=1.0)
 
 
 def _count(shape: tuple[int, ...]) -> int:
@@ -141,6 +158,8 @@ def _offset_and_factor(unit: Unit, shape: tuple[int, ...], scale: DataScale) -> 
         return y_center, y_scale
     if unit == "scale":
         return zero, y_scale
+    if unit == "level":
+        return zero, torch.maximum(y_center.abs(), y_scale)
     if unit == "slope":
         if scale.x_scale is None:
             raise GPSError("a Slope needs covariates: call fit(X, y)")

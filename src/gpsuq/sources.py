@@ -109,6 +109,8 @@ class LoaderSource(BatchSource):
         seed: int,
         dtype: torch.dtype,
     ) -> None:
+        if plan.folds is not None:
+            raise GPSError("folds need observations in memory: a DataLoader's rows have no identity")
         self.loader, self.validation, self.plan, self.seed, self.dtype = loader, validation, plan, seed, dtype
         self.sample = self._read(loader, _SAMPLE_ROWS, "the DataLoader")
         self._batches: Iterator[Any] = iter(())

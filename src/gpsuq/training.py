@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,13 +26,14 @@ from gpsuq.chains import ChainPlan
 from gpsuq.data import Batch
 from gpsuq.distances import Distance
 from gpsuq.errors import DivergenceError, GPSError, GPSWarning
-from gpsuq.expectations import DRAW_DIM, Terms, base_distribution
+from gpsuq.expectations import DRAW_DIM, Terms, base_distribution, encode, predictive_mean
 from gpsuq.generators import Generator
 from gpsuq.models import ObservationModel
 from gpsuq.seeds import seeded
 from gpsuq.sources import BatchSource
 
 _EVALUATION_DRAWS = 200
+_EVALUATION_ROWS = 400  # scored at once, so that memory stays bounded
 _CLEARLY = 2.5  # standard errors
 _PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain is given up
 
@@ -73,12 +74,16 @@ def predictive_spread(predictive: Distribution, mask: Tensor | None = None) -> T
 
     For a classifier Y is the one-hot vector, so this is the variance of the class probabilities.
     """
-    mean = predictive.probs if isinstance(predictive, Categorical) else predictive.mean
-    variance = mean.var(DRAW_DIM)
+    try:
+        variance = predictive_mean(predictive).var(DRAW_DIM)
+    except NotImplementedError as error:
+        raise GPSError(f"{type(predictive).__name__} has no mean, so spread_weight must be 0") from error
     if variance.dim() == DRAW_DIM:
         return variance
     if mask is not None:
-        variance = torch.where(mask.squeeze(DRAW_DIM), variance, torch.zeros_like(variance))
+        seen = mask.squeeze(DRAW_DIM)
+        seen = seen.unsqueeze(-1) if seen.dim() < variance.dim() else seen
+        variance = torch.where(seen, variance, torch.zeros_like(variance))
     return variance.flatten(DRAW_DIM).sum(-1)
 
 
@@ -110,7 +115,7 @@ class Problem:
     @property
     def n_phases(self) -> int:
         """Two where the distance wants to be refined by the noise that the fit found, else one."""
-        return 1 if self.distance.refine(1.0) is None else 2
+        return 1 if self.distance.refine(1.0) is None or self.algorithm.n_steps < 2 else 2
 
     def phase_steps(self, phase: int) -> int:
         """Give the steps of a phase; together they make ``n_steps``."""
@@ -132,10 +137,11 @@ class TrainingState:
     best: dict[str, Tensor] | None = None
     best_scores: Tensor | None = None
     last_scores: Tensor | None = None
-    stale: int = 0
+    stale: Tensor = field(default_factory=lambda: torch.empty(0))
     skipped: Tensor = field(default_factory=lambda: torch.empty(0))
     history: History = field(default_factory=History)
     finished: bool = False
+    fingerprint: str | None = None  # of the problem, once a checkpoint was written
 
     @property
     def generator(self) -> Generator:
@@ -159,31 +165,35 @@ class StepInfo:
 
 def init(problem: Problem, generator: Generator, model: ObservationModel) -> TrainingState:
     """Give the state before the first step, with the distance resolved on the data and the model tried once."""
-    distance = problem.distance.resolve(problem.source.sample)
-    distance.check_weights(problem.source.weighted)
-    unit = float(problem.source.sample.scale().y_scale.square().sum())
-    loss = PredictiveLoss(generator, model, distance, unit)
-    dtype = next(generator.parameters()).dtype
-    _try_model(loss, problem, dtype)
+    loss = PredictiveLoss(generator, model, problem.distance, 1.0)
+    predictive = _try_model(loss, problem, next(generator.parameters()).dtype)
+    sample = problem.source.sample
+    encoded = replace(sample, y=encode(predictive, sample.y))  # categories as kernels see them
+    loss.distance = problem.distance.resolve(encoded)
+    loss.distance.check_weights(problem.source.weighted)
+    if encoded.y is sample.y:  # probabilities have no unit
+        loss.spread_unit = float(sample.scale().y_scale.square().sum())
     optimizer = problem.algorithm.make_optimizer(generator.parameters())
     module, wrapped = problem.fabric.setup(loss, optimizer)
     n_chains = problem.plan.n_chains
-    return TrainingState(
-        loss,
-        module,
-        wrapped,
-        skipped=torch.zeros(n_chains, dtype=torch.int64),
-    )
+    zeros = torch.zeros(n_chains, dtype=torch.int64)
+    return TrainingState(loss, module, wrapped, stale=zeros, skipped=zeros.clone())
 
 
-def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> None:
-    """Run the model once on a few observations, so that mistakes are named before training starts."""
+def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> Distribution:
+    """Run the model once on a batch, so that mistakes are named before training starts."""
     batch, _ = problem.source.batch(0)
     batch = batch.to(torch.device("cpu"), dtype)
     rows = 1 if not loss.generator.conditional else len(batch)
     with torch.no_grad(), seeded(problem.seed, "try"):
         noise = torch.randn(problem.plan.n_chains, rows, 20, loss.generator.noise_dim, dtype=dtype)
-        predictive = loss.predictive(noise, batch, validate=True)
+        try:
+            predictive = loss.predictive(noise, batch, validate=True)
+        except (RuntimeError, TypeError) as error:
+            shape = None if batch.x is None else tuple(batch.x.shape)
+            raise GPSError(
+                f"the generator failed for noise of shape {tuple(noise.shape)} and x of shape {shape}: {error}"
+            ) from error
     event = tuple(batch.y.shape[DRAW_DIM + 1 :])
     if tuple(predictive.event_shape) != event:
         raise GPSError(
@@ -195,25 +205,29 @@ def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> No
             f"the model describes {predictive.batch_shape[1]} observations for a batch of {len(batch)}: "
             "write it with operations on trailing dimensions only"
         )
-    check_support(predictive, problem.source.sample.y, problem.source.sample.mask)
+    check_support(predictive, batch)
+    check_support(predictive, problem.source.sample.rows())
+    return predictive
 
 
-def check_support(predictive: Distribution, y: Tensor, mask: Tensor | None = None) -> None:
+def check_support(predictive: Distribution, batch: Batch) -> None:
     """Raise where observations lie outside the model's support, such as negative counts; name the first row."""
     base = base_distribution(predictive)
     try:
-        inside = None if base.support is None else base.support.check(y)
-    except (NotImplementedError, RuntimeError):
+        inside = None if base.support is None else base.support.check(batch.y)
+    except (NotImplementedError, RuntimeError):  # a support of this batch's own, asked about other observations
         return
-    if inside is None or inside.shape != y.shape:  # a support that depends on the parameters, such as a Binomial's
+    if inside is None or inside.dim() != batch.y.dim() or inside.shape[1] != len(batch):
         return
-    if mask is not None:
-        inside = inside | ~mask
-    outside = (~inside).reshape(len(y), -1).any(1).nonzero().flatten()
+    if batch.mask is not None:
+        inside = inside | ~batch.mask
+    # A support may depend on the parameters: an observation is outside if no chain and no draw allows it.
+    inside = inside.any(DRAW_DIM).any(0).reshape(len(batch), -1).all(1)
+    outside = (~inside).nonzero().flatten()
     if len(outside):
         raise GPSError(
-            f"y has {len(outside)} observations outside the support of {type(base).__name__} ({base.support}); "
-            f"the first is row {int(outside[0])}: {y[outside[0]].tolist()}"
+            f"y has {len(outside)} observations outside the support of {type(base).__name__}; "
+            f"the first is row {int(outside[0])}: {batch.y[0, outside[0], 0].tolist()}"
         )
 
 
@@ -244,7 +258,7 @@ def step(problem: Problem, state: TrainingState) -> tuple[TrainingState, StepInf
         loss = loss + (weight * spread).mean(1) @ weight.new_tensor(spread_weights)
     state.optimizer.zero_grad()
     fabric.backward(loss * algorithm.n_draws if algorithm.sum_over_draws else loss)
-    _condition_gradients(state, algorithm.clip)
+    _condition_gradients(state, algorithm.clip, _stopped(state, algorithm))
     state.optimizer.step()
     state.step += 1
     info = StepInfo(state.step, fit.detach().cpu(), pair.detach().cpu())
@@ -253,8 +267,8 @@ def step(problem: Problem, state: TrainingState) -> tuple[TrainingState, StepInf
     return state, info
 
 
-def _condition_gradients(state: TrainingState, clip: float | None) -> None:
-    """Clip each chain's gradient by its own norm, and drop the gradient of a chain in which it is not finite."""
+def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tensor) -> None:
+    """Clip each chain's gradient by its own norm; drop that of chains that have stopped or whose is not finite."""
     n_chains = len(state.skipped)
     squared = torch.zeros(n_chains, device=state.generator.shared.device)
     for _, parameter, owner in state.generator.chain_views():
@@ -267,11 +281,11 @@ def _condition_gradients(state: TrainingState, clip: float | None) -> None:
     norm = squared.sqrt()
     finite = torch.isfinite(norm)
     state.skipped = torch.where(finite.cpu() & ~state.failed, torch.zeros_like(state.skipped), state.skipped + 1)
-    usable = finite & ~state.failed.to(norm.device)
+    usable = finite & ~(state.failed | stopped).to(norm.device)
     scale = torch.ones_like(norm) if clip is None else (clip / norm.clamp_min(clip))
     if bool(usable.all()) and bool((scale == 1).all()):
         return
-    if not bool(usable.any()) and bool(state.failed.all()):
+    if bool(state.failed.all()):
         raise DivergenceError(
             f"no chain has a finite gradient at step {state.step} any more; lower the learning rate, check the model "
             "for logarithms or square roots of zero, and bring y and X to similar scales"
@@ -290,10 +304,17 @@ def evaluate(problem: Problem, state: TrainingState, batch: Batch, repeat: int =
 
     Another ``repeat`` takes other noise.
     """
-    with torch.no_grad(), seeded(problem.seed, "outcomes", repeat):
-        predictive, batch = sampled_predictive(problem, state, batch, "evaluate", repeat)
-        fit, pair = state.loss.distance.precise().terms(predictive, batch)
-    return Terms(fit.cpu(), pair.cpu())
+    terms = []
+    for start in range(0, len(batch), _EVALUATION_ROWS):
+        index = slice(start, start + _EVALUATION_ROWS)
+        x, mask = (None if t is None else t[:, index] for t in (batch.x, batch.mask))
+        rows = Batch(batch.y[:, index], x, mask)
+        # A generator that sees x has noise of its own for each row; otherwise all rows see the same draws.
+        address = (repeat, start) if state.generator.conditional else (repeat,)
+        with torch.no_grad(), seeded(problem.seed, "outcomes", repeat, start):
+            predictive, rows = sampled_predictive(problem, state, rows, "evaluate", *address)
+            terms.append(state.loss.distance.precise().terms(predictive, rows))
+    return Terms(*(torch.cat(parts, 1).cpu() for parts in zip(*terms, strict=True)))
 
 
 def sampled_predictive(
@@ -306,6 +327,12 @@ def sampled_predictive(
     shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
     with torch.no_grad(), seeded(problem.seed, purpose, *index):
         return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
+
+
+def some_rows(problem: Problem) -> Batch:
+    """Give a few hundred observations, evenly spaced and the same in every process."""
+    data = problem.source.sample
+    return data.rows(torch.linspace(0, len(data) - 1, min(len(data), _EVALUATION_ROWS)).long())
 
 
 def run(
@@ -322,8 +349,7 @@ def run(
         phase_over = in_phase >= problem.phase_steps(state.phase)
         if held_out is not None and (phase_over or in_phase % problem.algorithm.evaluate_every == 0):
             _remember_best(state, evaluate(problem, state, held_out).score)
-            patience = problem.algorithm.patience
-            phase_over = phase_over or (patience is not None and state.stale >= patience)
+            phase_over = phase_over or bool(_stopped(state, problem.algorithm).all())
         if phase_over:
             _end_phase(problem, state)
         if on_step is not None:
@@ -332,8 +358,16 @@ def run(
     return state
 
 
+def _stopped(state: TrainingState, algorithm: Algorithm) -> Tensor:
+    """Say which chains have not improved for so long that they stopped."""
+    if algorithm.patience is None:
+        return torch.zeros_like(state.failed)
+    return state.stale >= algorithm.patience
+
+
 def _remember_best(state: TrainingState, scores: Tensor) -> None:
     """Keep each chain's parameters at its lowest held-out score so far; ``scores`` is (chain, held out)."""
+    scores = scores.nan_to_num(nan=float("inf"))
     state.history.evaluated_at.append(state.step)
     state.history.held_out.append(scores.mean(1))
     state.last_scores = scores
@@ -342,7 +376,7 @@ def _remember_best(state: TrainingState, scores: Tensor) -> None:
         state.best_scores = scores
         return
     better = scores.mean(1) < state.best_scores.mean(1)
-    state.stale = 0 if bool(better.any()) else state.stale + 1
+    state.stale = torch.where(better, 0, state.stale + 1)
     state.best_scores = torch.where(better[:, None], scores, state.best_scores)
     for name, parameter, owner in state.generator.chain_views():
         state.best[name] = _choose(better, owner, parameter.detach(), state.best[name])
@@ -365,7 +399,8 @@ def _restore_best(state: TrainingState) -> None:
         return
     lost = state.last_scores - state.best_scores
     error = lost.std(1) / math.sqrt(lost.shape[1])
-    restore = ~(lost.mean(1) <= _CLEARLY * error)  # a score that is not finite restores too
+    clearly_worse = ~(lost.mean(1) <= _CLEARLY * error)  # a last score that is not finite is worse, too
+    restore = clearly_worse & torch.isfinite(state.best_scores).all(1)
     with torch.no_grad():
         for name, parameter, owner in state.generator.chain_views():
             parameter.copy_(_choose(restore, owner, state.best[name], parameter))
@@ -386,15 +421,19 @@ def enter_phase(problem: Problem, state: TrainingState, phase: int, variance: fl
     if refined is not None:
         state.loss.distance = refined
     state.phase, state.phase_start, state.noise_variance = phase, state.step, variance
-    state.best, state.best_scores, state.last_scores, state.stale = None, None, None, 0
+    state.best, state.best_scores, state.last_scores = None, None, None
+    state.stale = torch.zeros_like(state.stale)
 
 
 def noise_variance(problem: Problem, state: TrainingState) -> float | None:
     """Median over draws and observations of Var(Y | theta, x), summed over coordinates; None where it is unknown."""
-    predictive, batch = sampled_predictive(problem, state, problem.source.batch(state.step)[0], "noise-variance")
-    if isinstance(predictive, Categorical):
+    predictive, batch = sampled_predictive(problem, state, some_rows(problem), "noise-variance")
+    if isinstance(base_distribution(predictive), Categorical):
         return None
-    variance = predictive.variance
+    try:
+        variance = predictive.variance
+    except NotImplementedError:
+        return None
     if variance.dim() > DRAW_DIM + 1:
         if batch.mask is not None:
             variance = torch.where(batch.mask, variance, torch.zeros_like(variance))

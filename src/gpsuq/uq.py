@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gpsuq.data import Batch, aligned, observations
 from gpsuq.errors import GPSError
+from gpsuq.expectations import predictive_mean
 from gpsuq.generators import Generator
 from gpsuq.intervals import check_coverage, equal_tailed, highest_density, mean_interval
 from gpsuq.models import ObservationModel
@@ -29,7 +30,7 @@ IntervalOf = Literal["population", "mean"]
 IntervalKind = Literal["equal-tailed", "highest-density"]
 
 _BLOCK = 256  # draws share a generator in blocks of this size: how many are asked for at once changes nothing
-_CHUNK_VALUES = 4_000_000  # numbers held at once while predicting
+_ROWS = 128  # observations predicted at once, so that memory stays bounded
 
 
 class UQDistribution:
@@ -60,6 +61,7 @@ class UQDistribution:
         reweighted: bool,
         history: History,
         feature_names: Sequence[str] | None = None,
+        x_shape: tuple[int, ...] | None = None,
     ) -> None:
         self.generator = generator.eval()
         self.model = model
@@ -68,6 +70,7 @@ class UQDistribution:
         self.reweighted = reweighted
         self.history = history
         self.feature_names = None if feature_names is None else list(feature_names)
+        self.x_shape = x_shape
         self.findings: list[Finding] = []
 
     @property
@@ -88,7 +91,7 @@ class UQDistribution:
             {name: value.numpy() for name, value in block.items()}
             for block in self._blocks(n_draws, self._x(x), self._seed(seed))
         ]
-        joined = {name: np.concatenate([piece[name] for piece in pieces], axis=2) for name in pieces[0]}
+        joined = {name: np.concatenate([piece[name] for piece in pieces], axis=2)[:, :, :n_draws] for name in pieces[0]}
         if self.conditional:
             return {name: np.moveaxis(value, 2, 1) for name, value in joined.items()}
         return {name: value[:, 0] for name, value in joined.items()}
@@ -153,13 +156,12 @@ class UQDistribution:
             flat = value.reshape(self.n_chains, n_draws, -1)
             for label, column in zip(self._labels(name, value.shape[2:]), np.moveaxis(flat, 2, 0), strict=True):
                 lower, upper = equal_tailed(column.ravel(), coverage)
-                between = self.n_chains > 1
-                known = between and self.reweighted
+                known = self.n_chains > 1 and self.reweighted
                 mean_lower, mean_upper = mean_interval(column.mean(1), coverage) if known else (np.nan, np.nan)
                 rows[label] = {
                     "mean": column.mean(),
                     "heterogeneity_sd": np.sqrt(column.var(1, ddof=1).mean()),
-                    "estimation_sd": column.mean(1).std(ddof=1) if between else np.nan,
+                    "estimation_sd": column.mean(1).std(ddof=1) if known else np.nan,
                     "median": np.median(column),
                     "population_lower": lower,
                     "population_upper": upper,
@@ -190,36 +192,40 @@ class UQDistribution:
         return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws)
 
     def predict_mean(self, x: Any = None, n_draws: int = 1000) -> Array:
-        """Mean of new observations, (observation, *event), over draws and chains, from the model's own means."""
+        """Mean of new observations, (observation, *event), over draws and chains, from the model's own means.
+
+        For a classifier these are the mean class probabilities.
+        """
         pieces = []
-        for chunk in self._chunks(x, n_draws, None):
-            sums = [self.model(block, chunk.x).mean.sum(2) for block in self._blocks(n_draws, chunk.x, self.seed)]
-            mean = torch.stack(sums).sum(0).mean(0) / n_draws
-            pieces.append(mean.expand(len(chunk), *mean.shape[1:]).numpy())
+        for chunk in self._chunks(x, None):
+            blocks = self._blocks(n_draws, chunk.x, self.seed)
+            means = torch.cat([predictive_mean(self.model(block, chunk.x)) for block in blocks], 2)
+            mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
+            pieces.append(_hide(mean, chunk.mask, lead=0).numpy())
         return np.concatenate(pieces)
 
     def _predict(self, x: Any, n_draws: int, n_observations: int | None, seed: int | None) -> Iterator[Array]:
-        for index, chunk in enumerate(self._chunks(x, n_draws, n_observations)):
+        for index, chunk in enumerate(self._chunks(x, n_observations)):
             parts = []
             for number, block in enumerate(self._blocks(n_draws, chunk.x, self._seed(seed))):
                 predictive = self.model(block, chunk.x)
                 wide = predictive.expand(torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
                 with seeded(self._seed(seed), "outcome", index, number):
-                    parts.append(wide.sample().numpy())
-            yield np.moveaxis(np.concatenate(parts, axis=2), 2, 1)
+                    parts.append(_hide(wide.sample(), chunk.mask, lead=2).numpy())
+            yield np.moveaxis(np.concatenate(parts, axis=2)[:, :, :n_draws], 2, 1)
 
-    def _chunks(self, x: Any, n_draws: int, n_observations: int | None) -> Iterator[Batch]:
-        """Split the observations to predict so that one chunk's outcomes fit in bounded memory."""
-        tensor = self._x(x)
-        if tensor is None:
+    def _chunks(self, x: Any, n_observations: int | None) -> Iterator[Batch]:
+        """Split the observations to predict into blocks of fixed size, so that memory stays bounded."""
+        if x is None:
             yield Batch(torch.zeros(1, n_observations or 1, 1))
             return
         if n_observations is not None:
             raise GPSError("n_observations is for models without covariates; with x there is one for each row")
-        size = max(1, _CHUNK_VALUES // (self.n_chains * n_draws))
-        for start in range(0, tensor.shape[1], size):
-            rows = tensor[:, start : start + size]
-            yield Batch(torch.zeros(1, rows.shape[1], 1), rows)
+        tensor, mask = self._covariates(x)
+        for start in range(0, len(tensor), _ROWS):
+            rows = tensor[start : start + _ROWS]
+            seen = None if mask is None else aligned(mask[start : start + _ROWS])
+            yield Batch(torch.zeros(1, len(rows), 1), aligned(rows), seen)
 
     # --- export ------------------------------------------------------------------------------------------------------
 
@@ -271,24 +277,37 @@ class UQDistribution:
 
     def _x(self, x: Any) -> Tensor | None:
         """Check covariates and give them the shape (1, observation, 1, *one_x)."""
-        if x is None:
-            return None
-        dtype = self.generator.shared.dtype
-        checked = observations(x, torch.zeros(len(x)), dtype=dtype).x
-        assert checked is not None
-        return aligned(checked)
+        return None if x is None else aligned(self._covariates(x)[0])
+
+    def _covariates(self, x: Any) -> tuple[Tensor, Tensor | None]:
+        """Check covariates against those of the fit; ragged groups come padded, with a mask of what is there."""
+        columns = getattr(x, "columns", None)
+        if columns is not None and self.feature_names is not None:
+            names = [str(column) for column in columns]
+            if sorted(names) != sorted(self.feature_names):
+                raise GPSError(f"x has columns {names}, the fit had {self.feature_names}")
+            x = x.iloc[:, [names.index(name) for name in self.feature_names]]
+        if not isinstance(x, list | tuple) and np.ndim(x) == 0:
+            raise GPSError("x must be an array with one row per observation")
+        lengths = [len(item) if np.ndim(item) > 1 else 1 for item in x] if isinstance(x, list | tuple) else []
+        targets: Any = [np.zeros(length) for length in lengths] if len(set(lengths)) > 1 else torch.zeros(len(x))
+        data = observations(x, targets, dtype=self.generator.shared.dtype)
+        assert data.x is not None
+        shape = tuple(data.x.shape[1:])
+        if self.x_shape is None or len(shape) != len(self.x_shape) or shape[-1] != self.x_shape[-1]:
+            raise GPSError(f"one row of x has shape {shape}, in the fit it had {self.x_shape}")
+        return data.x, data.mask
 
     def _blocks(self, n_draws: int, x: Tensor | None, seed: int) -> Iterator[dict[str, Tensor]]:
-        """Generate parameters in blocks of draws, (chain, 1 or observation, block, *shape), for the trained chains."""
+        """Generate whole blocks of draws, (chain, 1 or observation, block, *shape), for the trained chains."""
         if n_draws < 1:
             raise GPSError(f"n_draws must be at least 1, got {n_draws}")
         if self.conditional and x is None:
             raise GPSError("this generator is G(X, Z): its parameters depend on x, so pass x=...")
         generator = self.generator
-        for number, start in enumerate(range(0, n_draws, _BLOCK)):
+        for number in range(-(-n_draws // _BLOCK)):
             shape = (generator.n_chains, 1, _BLOCK, generator.noise_dim)
             noise = torch.randn(shape, generator=random_block(seed, "draw", number), dtype=generator.shared.dtype)
-            noise = noise[:, :, : min(_BLOCK, n_draws - start)]
             with torch.no_grad():
                 values = generator(noise, x)
             yield {name: value[self.chains] for name, value in values.items()}
@@ -304,6 +323,13 @@ class UQDistribution:
         if self.generator.parameter_map.declared[name].size == "features":
             return [f"{name}[{label}]" for label in self._feature_labels(shape[0])]
         return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def _hide(values: Tensor, mask: Tensor | None, lead: int) -> Tensor:
+    """Put NaN where a padded group has no measure; ``values`` has ``lead`` dimensions before or after observations."""
+    if mask is None:
+        return values
+    return torch.where(mask if lead else mask[0, :, 0], values, torch.nan)
 
 
 def _pooled(draws: Array) -> Array:

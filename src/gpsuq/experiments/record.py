@@ -6,7 +6,7 @@ import json
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def write_metrics(
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return {"type": type(value).__name__, **asdict(value)}
+        return {"type": type(value).__name__, **{field.name: getattr(value, field.name) for field in fields(value)}}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
