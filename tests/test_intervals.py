@@ -28,6 +28,15 @@ def test_highest_density_regions_follow_the_units(exponent, seed):
     assert highest_density(draws * scale, 0.8) == pytest.approx(highest_density(draws, 0.8) * scale, rel=1e-6)
 
 
+def test_many_spikes_give_ordered_pieces(rng):
+    draws = np.concatenate([rng.normal(center, 0.05, 300) for center in np.linspace(0, 10, 15)])
+    pieces = highest_density(draws, 0.9)
+    assert (pieces[:, 1] >= pieces[:, 0]).all()
+    assert (pieces[1:, 0] > pieces[:-1, 1]).all()
+    inside = ((draws[:, None] >= pieces[:, 0]) & (draws[:, None] <= pieces[:, 1])).any(1).mean()
+    assert inside > 0.85
+
+
 def test_draws_that_do_not_vary_are_a_point():
     assert highest_density(np.full(100, 3.0), 0.9).tolist() == [[3.0, 3.0]]
 

@@ -40,9 +40,11 @@ def highest_density(draws: Array, coverage: float) -> Array:
         return np.array([[low, high]])
     # In units of the draws' own spread: the density estimate beneath compares against absolute tolerances.
     center, spread = np.median(draws), draws.std()
-    region = array_stats.hdi(((draws - center) / spread)[None], coverage, method="multimodal")[0]
+    region = array_stats.hdi(((draws - center) / spread)[None], coverage, method="multimodal", max_modes=len(draws))[0]
+    region = region[~np.isnan(region).any(axis=1)]
+    region = region[np.argsort(region[:, 0])]
     pieces = [region[0]]
-    for lower, upper in region[~np.isnan(region).any(axis=1)][1:]:
+    for lower, upper in region[1:]:
         if lower - pieces[-1][1] < 0.1:
             pieces[-1] = np.array([pieces[-1][0], upper])
         else:

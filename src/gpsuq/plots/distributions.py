@@ -23,7 +23,11 @@ _SHOWN_POINTS = 1500
 
 def _columns(uq: UQDistribution, parameters: Sequence[str] | None, n_draws: int, most: int) -> pd.DataFrame:
     table = uq.columns(n_draws)
-    if parameters is not None:
+    if parameters is None:
+        # What does not vary with the noise is one value per chain: nothing to see.
+        shared = uq.generator.parameter_map.names(random=False)
+        table = table[[column for column in table if str(column).split("[")[0] not in shared]]
+    else:
         unknown = [name for name in parameters if name not in table]
         if unknown:
             raise GPSError(f"no parameters named {unknown}; there are {list(table)}")
