@@ -16,7 +16,7 @@ from gpsuq.generators import Generator
 from gpsuq.models import linear_regression
 from gpsuq.parameters import ParameterMap
 from gpsuq.sources import ArraySource
-from gpsuq.training import Problem, evaluate, init, predictive_spread, run, step
+from gpsuq.training import Problem, _condition_gradients, evaluate, init, predictive_spread, run, step
 
 MODEL = linear_regression(intercept=False)
 
@@ -137,6 +137,20 @@ def test_a_chain_that_breaks_is_left_out_and_the_others_go_on(short):
         state = run(problem, state)
     assert state.failed.tolist() == [False, True, False]
     assert torch.isfinite(state.history.score()[-1][[0, 2]]).all()
+
+
+def test_a_gradient_that_is_not_finite_is_dropped_in_its_chain_only(short):
+    problem, state = make_problem(short)
+    step(problem, state)
+    before = {}
+    for name, parameter, _ in state.generator.chain_views():
+        parameter.grad[1] = torch.inf
+        before[name] = parameter.grad.clone()
+    _condition_gradients(state, None, torch.tensor([False, False, True]))
+    for name, parameter, _ in state.generator.chain_views():
+        assert torch.equal(parameter.grad[0], before[name][0])
+        assert (parameter.grad[1:] == 0).all()
+    assert state.skipped.tolist() == [0, 1, 0]
 
 
 def test_when_all_chains_break_the_error_says_what_to_do(short):

@@ -201,7 +201,7 @@ class UQDistribution:
             blocks = self._blocks(n_draws, chunk.x, self.seed)
             means = torch.cat([predictive_mean(self.model(block, chunk.x)) for block in blocks], 2)
             mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
-            pieces.append(_hide(mean, chunk.mask, lead=0).numpy())
+            pieces.append(_hide(mean, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
         return np.concatenate(pieces)
 
     def _predict(self, x: Any, n_draws: int, n_observations: int | None, seed: int | None) -> Iterator[Array]:
@@ -211,7 +211,7 @@ class UQDistribution:
                 predictive = self.model(block, chunk.x)
                 wide = predictive.expand(torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
                 with seeded(self._seed(seed), "outcome", index, number):
-                    parts.append(_hide(wide.sample(), chunk.mask, lead=2).numpy())
+                    parts.append(_hide(wide.sample(), chunk.mask).numpy())
             yield np.moveaxis(np.concatenate(parts, axis=2)[:, :, :n_draws], 2, 1)
 
     def _chunks(self, x: Any, n_observations: int | None) -> Iterator[Batch]:
@@ -325,11 +325,9 @@ class UQDistribution:
         return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
-def _hide(values: Tensor, mask: Tensor | None, lead: int) -> Tensor:
-    """Put NaN where a padded group has no measure; ``values`` has ``lead`` dimensions before or after observations."""
-    if mask is None:
-        return values
-    return torch.where(mask if lead else mask[0, :, 0], values, torch.nan)
+def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Put NaN where a padded group has no measure."""
+    return values if mask is None else torch.where(mask, values, torch.nan)
 
 
 def _pooled(draws: Array) -> Array:
