@@ -72,8 +72,10 @@ def _got_worse(state: TrainingState) -> Finding | None:
         return None
     each = score.mean(1)
     first, last = each[0], each[-tenth:]  # one step can be enough to explode
-    noise = float(last.std(correction=0)) / math.sqrt(tenth)
-    if float(last.mean() - first) <= max(5.0 * noise, _GOT_WORSE * abs(float(first))):
+    start = abs(float(first))
+    # A step's score is noisy, and an exploded one is noisier still: there its sheer size tells.
+    noise = min(5.0 * float(last.std(correction=0)), 10.0 * start)
+    if float(last.mean() - first) <= max(noise, _GOT_WORSE * start):
         return None
     return Finding(
         "got-worse",

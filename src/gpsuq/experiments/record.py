@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import time
 from collections.abc import Mapping
@@ -61,8 +62,17 @@ def write_metrics(
         "results": results,
     }
     path = out / "metrics.json"
-    path.write_text(json.dumps(record, indent=2, default=_plain) + "\n")
+    path.write_text(json.dumps(_without_nan(json.loads(json.dumps(record, default=_plain))), indent=2) + "\n")
     return path
+
+
+def _without_nan(value: Any) -> Any:
+    """Write what is not a number as null: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:
