@@ -74,7 +74,7 @@ def _got_worse(state: TrainingState) -> Finding | None:
     first, last = each[0], each[-tenth:]  # one step can be enough to explode
     start = abs(float(first))
     # A step's score is noisy, and an exploded one is noisier still: there its sheer size tells.
-    noise = min(5.0 * float(last.std(correction=0)), 10.0 * start)
+    noise = min(5.0 * float(last.std(correction=0)), 2.0 * start)
     if float(last.mean() - first) <= max(noise, _GOT_WORSE * start):
         return None
     return Finding(
