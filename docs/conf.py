@@ -17,7 +17,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
-exclude_patterns = ["_build", "auto_examples/**/*.py", "auto_examples/**/*.ipynb"]
+exclude_patterns = ["_build", "examples", "auto_examples/**/*.py", "auto_examples/**/*.ipynb"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

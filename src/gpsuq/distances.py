@@ -93,7 +93,10 @@ class MMD(Distance):
 
 
 def EnergyDistance(n_pairs: int | None = DEFAULT_PAIRS) -> MMD:  # noqa: N802 (reads as a type)
-    """Energy distance: MMD with k(a, b) = -|a - b|; no bandwidth, but less robust to outliers than a Gaussian."""
+    r"""Energy distance: MMD with :math:`k(a, b) = -\lVert a - b \rVert`.
+
+    It needs no bandwidth, but is less robust to outliers than a Gaussian kernel.
+    """
     return MMD(Energy(), n_pairs)
 
 

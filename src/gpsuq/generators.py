@@ -150,8 +150,8 @@ class _ChainMLP(ChainBody):
 class FromModule(GeneratorSpec):
     """Any ``nn.Module`` of the user's as generator: ``module(z)``, or ``module(x, z)`` where ``conditional``.
 
-    It sees noise of shape (rows, draws, noise_dim) and x of shape (rows, 1, *one_x); it returns (rows, draws, number
-    of raw parameters). Each chain is a copy of its own, newly initialised where its layers can be; pass
+    It sees noise of shape ``(rows, draws, noise_dim)`` and x of shape ``(rows, 1, *one_x)``; it returns ``(rows, draws,
+    number of raw parameters)``. Each chain is a copy of its own, newly initialised where its layers can be; pass
     ``reinitialise=False`` to keep weights that were trained before.
     """
 

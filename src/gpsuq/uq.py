@@ -41,8 +41,6 @@ class UQDistribution:
 
     Attributes
     ----------
-    n_chains
-        Number of chains that were trained to the end.
     history
         Both terms of the score at every step.
     findings
@@ -86,7 +84,7 @@ class UQDistribution:
     # --- parameters --------------------------------------------------------------------------------------------------
 
     def draws(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> dict[str, Array]:
-        """Draw parameters: name to array (chain, draw, *shape), or (chain, draw, observation, *shape) for G(X, Z)."""
+        """Draw parameters: arrays ``(chain, draw, *shape)``, for G(X, Z) ``(chain, draw, observation, *shape)``."""
         pieces = [
             {name: value.numpy() for name, value in block.items()}
             for block in self._blocks(n_draws, self._x(x), self._seed(seed))
@@ -105,7 +103,7 @@ class UQDistribution:
         return {name: np.sqrt(value.var(1, ddof=1).mean(0)) for name, value in self.draws(n_draws, x).items()}
 
     def quantiles(self, levels: Sequence[float], n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
-        """Quantiles of each parameter, (level, *shape), chains pooled."""
+        """Quantiles of each parameter, ``(level, *shape)``, chains pooled."""
         return {name: np.quantile(_pooled(value), levels, axis=0) for name, value in self.draws(n_draws, x).items()}
 
     def interval(
@@ -117,7 +115,7 @@ class UQDistribution:
         n_draws: int = 4000,
         x: Any = None,
     ) -> dict[str, Any]:
-        """Give intervals for each parameter: name to array (2, *shape).
+        """Give intervals for each parameter: name to array ``(2, *shape)``.
 
         Parameters
         ----------
@@ -175,24 +173,24 @@ class UQDistribution:
     def predict_draws(
         self, x: Any = None, n_draws: int = 1000, *, n_observations: int | None = None, seed: int | None = None
     ) -> Array:
-        """Draw new observations: array (chain, draw, observation, *event).
+        """Draw new observations: array ``(chain, draw, observation, *event)``.
 
         Without covariates ``n_observations`` (1 by default) says how many; each draw has its own theta.
         """
         return np.concatenate(list(self._predict(x, n_draws, n_observations, seed)), axis=2)
 
     def predict_quantiles(self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000) -> Array:
-        """Quantiles of new observations, (level, observation, *event), chains pooled; memory stays bounded."""
+        """Quantiles of new observations, ``(level, observation, *event)``, chains pooled; memory stays bounded."""
         pieces = [np.quantile(_pooled(piece), levels, axis=0) for piece in self._predict(x, n_draws, None, None)]
         return np.concatenate(pieces, axis=1)
 
     def predict_interval(self, x: Any = None, coverage: float = 0.95, n_draws: int = 1000) -> Array:
-        """Equal-tailed interval for new observations, (2, observation, *event)."""
+        """Equal-tailed interval for new observations, ``(2, observation, *event)``."""
         tail = (1.0 - check_coverage(coverage)) / 2.0
         return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws)
 
     def predict_mean(self, x: Any = None, n_draws: int = 1000) -> Array:
-        """Mean of new observations, (observation, *event), over draws and chains, from the model's own means.
+        """Mean of new observations, ``(observation, *event)``, over draws and chains, from the model's own means.
 
         For a classifier these are the mean class probabilities.
         """
@@ -276,7 +274,7 @@ class UQDistribution:
         return self.seed if seed is None else seed
 
     def _x(self, x: Any) -> Tensor | None:
-        """Check covariates and give them the shape (1, observation, 1, *one_x)."""
+        """Check covariates and give them the shape ``(1, observation, 1, *one_x)``."""
         return None if x is None else aligned(self._covariates(x)[0])
 
     def _covariates(self, x: Any) -> tuple[Tensor, Tensor | None]:
@@ -299,7 +297,7 @@ class UQDistribution:
         return data.x, data.mask
 
     def _blocks(self, n_draws: int, x: Tensor | None, seed: int) -> Iterator[dict[str, Tensor]]:
-        """Generate whole blocks of draws, (chain, 1 or observation, block, *shape), for the trained chains."""
+        """Generate whole blocks of draws, ``(chain, 1 or observation, block, *shape)``, for the trained chains."""
         if n_draws < 1:
             raise GPSError(f"n_draws must be at least 1, got {n_draws}")
         if self.conditional and x is None:
@@ -336,7 +334,7 @@ def _pooled(draws: Array) -> Array:
 
 
 def _pieces(draws: Array, coverage: float) -> Any:
-    """Highest-density region of every number in draws (draw, *shape), nested like the shape."""
+    """Highest-density region of every number in draws ``(draw, *shape)``, nested like the shape."""
     if draws.ndim == 1:
         return highest_density(draws, coverage)
     return [_pieces(draws[:, index], coverage) for index in range(draws.shape[1])]
