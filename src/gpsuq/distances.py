@@ -18,7 +18,7 @@ from gpsuq.expectations import Terms, kernel_score
 from gpsuq.kernels import AdaptiveGaussian, Energy, Kernel, as_kernel
 
 DEFAULT_PAIRS = 2
-"""Draws that each draw is paired with: the gradient varies hardly more than with all pairs, at far less cost."""
+"""Draws that each draw is paired with; more pairs cost more, and say little that other draws would not say better."""
 
 _PRECISE_PAIRS = 20
 _MANY_FEATURES = 5

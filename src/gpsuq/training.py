@@ -205,8 +205,8 @@ def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> Di
             f"the model describes {predictive.batch_shape[1]} observations for a batch of {len(batch)}: "
             "write it with operations on trailing dimensions only"
         )
+    check_support(predictive, problem.source.sample.rows())  # names rows of the data, so it comes first
     check_support(predictive, batch)
-    check_support(predictive, problem.source.sample.rows())
     return predictive
 
 
@@ -392,8 +392,7 @@ def _choose(chains: Tensor, owner: int | None, yes: Tensor, no: Tensor) -> Tenso
 def _restore_best(state: TrainingState) -> None:
     """Put back the best state of every chain whose last one is clearly worse: by more than ``_CLEARLY`` errors.
 
-    The best of many noisy evaluations looks better than it is, and the last state has the smallest steps behind it:
-    restoring whatever scored best costs more on scissors than it ever gains.
+    The best of many noisy evaluations looks better than it is, and the last state has the smallest steps behind it.
     """
     if state.best is None or state.best_scores is None or state.last_scores is None:
         return
