@@ -7,20 +7,29 @@ from gpsuq.chains import ChainPlan, ChainWeights
 from gpsuq.errors import GPSError
 
 
-def test_bootstrap_weights_are_exponential_with_mean_one():
-    weights = ChainWeights(ChainPlan(3, holdout=0.0), 20_000, None, seed=0)(torch.arange(20_000))
-    assert weights.mean(1).tolist() == pytest.approx([1.0] * 3)
-    assert stats.kstest(weights[0].numpy(), "expon").pvalue > 1e-3
-    assert abs(np.corrcoef(weights.numpy())[0, 1]) < 0.03
+def test_bootstrap_weights_are_exponential_and_balanced_over_chains():
+    """Exponential weights over their mean: C times a Beta(1, C - 1), near an exponential for many chains."""
+    for n_chains, law in ((4, stats.beta(1, 3, scale=4)), (400, stats.expon)):
+        weights = ChainWeights(ChainPlan(n_chains, holdout=0.0), 20_000, None, seed=0)(torch.arange(20_000)).numpy()
+        assert np.allclose(weights.mean(1), 1.0)
+        assert np.allclose(weights.mean(0), 1.0, atol=0.05)
+        assert stats.kstest(weights[0], law.cdf).pvalue > 1e-3
+        assert np.corrcoef(weights[:2])[0, 1] == pytest.approx(-1 / (n_chains - 1), abs=0.03)
 
 
 def test_frequency_weights_give_gamma_weights():
     frequency = torch.full((20_000,), 3.0)
     frequency[:100] = 0.0
-    weights = ChainWeights(ChainPlan(1, holdout=0.0), 20_000, frequency, seed=0)(torch.arange(20_000))[0]
+    weights = ChainWeights(ChainPlan(200, holdout=0.0), 20_000, frequency, seed=0)(torch.arange(20_000))[0]
     assert (weights[:100] == 0).all()
     positive = weights[100:] / weights[100:].mean() * 3.0
     assert stats.kstest(positive.numpy(), stats.gamma(3.0).cdf).pvalue > 1e-3
+
+
+def test_one_chain_weighs_as_it_was_told():
+    frequency = torch.tensor([1.0, 2.0, 0.0, 5.0])
+    weights = ChainWeights(ChainPlan(1, holdout=0.0), 4, frequency, seed=0)(torch.arange(4))[0]
+    assert torch.allclose(weights, frequency.double() / 2.0)
 
 
 def test_each_chain_leaves_out_its_own_rows_and_never_trains_on_them():

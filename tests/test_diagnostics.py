@@ -20,7 +20,8 @@ LOCATION = ObservationModel(Normal, loc=Location(), scale=Scale())
 
 def test_a_healthy_fit_warns_of_nothing(rng):
     y = np.where(rng.random(600) < 0.5, -2.0, 2.0) + 0.7 * rng.normal(size=600)
-    assert codes(GPS(LOCATION, algorithm=Algorithm(n_steps=600)), y) == set()
+    model = ObservationModel(lambda loc: Normal(loc, 0.7), loc=Location())
+    assert codes(GPS(model, algorithm=Algorithm(n_steps=600)), y) == set()
 
 
 def test_collapsed_spread_is_said(rng):
@@ -44,7 +45,7 @@ def test_a_score_that_is_still_falling_is_said(rng):
 
 
 def test_an_explosion_is_said(rng):
-    algorithm = Algorithm(n_steps=100, learning_rate=1.0, schedule="constant", clip=None)
+    algorithm = Algorithm(n_steps=100, learning_rate=3.0, schedule="constant", clip=None)
     model = ObservationModel(lambda loc: Normal(loc, 1.0), loc=Location())
     gps = GPS(model, distance=EnergyDistance(), algorithm=algorithm, holdout=0.0)
     assert "got-worse" in codes(gps, rng.normal(size=200))

@@ -30,6 +30,14 @@ def test_uniform_by_row_is_uniform_and_uncorrelated(start):
     assert abs(np.corrcoef(values[0], values[1])[0, 1]) < 0.03
 
 
+def test_no_row_has_the_same_number_in_all_chains():
+    """Row 0 once had: its two hashes were equal and cancelled."""
+    values = uniform_by_row(0, "bootstrap", 50, torch.tensor([0, 1, 2**31, 2**31 + 1]))
+    assert (values.std(1) > 0.05).all()
+    assert values.unique().numel() == values.numel()
+    assert (values.T.std(1) > 0.2).all()
+
+
 def test_seeded_repeats_and_leaves_the_callers_generator_alone():
     torch.manual_seed(5)
     expected = torch.randn(3)

@@ -46,8 +46,9 @@ class Algorithm:
     clip
         Largest norm of one chain's gradient, None for no limit.
     evaluate_every, patience
-        Held-out observations are scored every so many steps; training stops when no chain has improved for
-        ``patience`` evaluations, and each chain's best state is restored.
+        Held-out observations are scored every so many steps, and each chain's best state is restored where the last
+        is clearly worse. With ``patience``, a chain stops after so many evaluations without improvement; the default
+        never stops early, because a chain gains most from the small steps at the end of a cosine schedule.
     """
 
     n_steps: int = 2000
@@ -61,7 +62,7 @@ class Algorithm:
     sum_over_draws: bool = False
     clip: float | None = 10.0
     evaluate_every: int = 50
-    patience: int | None = 10
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_steps", "batch_size", "n_draws", "evaluate_every"):
@@ -84,7 +85,8 @@ class Algorithm:
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Give the optimiser for these parameters."""
-        return OPTIMIZERS[self.optimizer](parameters, lr=self.learning_rate)  # type: ignore[call-arg]
+        # Fused: one sweep over all parameters instead of a dozen.
+        return OPTIMIZERS[self.optimizer](parameters, lr=self.learning_rate, fused=True)  # type: ignore[call-arg]
 
     def rate(self, step: int, n_steps: int) -> float:
         """Learning rate at a step (counted from 0) of a phase of ``n_steps``."""

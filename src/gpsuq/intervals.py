@@ -61,6 +61,16 @@ def mean_interval(chain_means: Array, coverage: float) -> Array:
     n_chains = len(chain_means)
     if n_chains < 2:
         raise GPSError("an interval for the mean needs at least 2 chains: GPS(..., n_chains=4) or more")
-    center, spread = chain_means.mean(0), chain_means.std(0, ddof=1)
+    center, spread = chain_means.mean(0), between_chains(chain_means)
     half = student_t.ppf(0.5 + check_coverage(coverage) / 2.0, n_chains - 1) * spread
     return np.stack([center - half, center + half])
+
+
+def between_chains(chain_means: Array) -> Array:
+    r"""Standard deviation between chains, times :math:`\sqrt{(C+1)/C}`.
+
+    Weights that average 1 over C chains have covariances that make the plain sd too small by that factor.
+    """
+    n_chains = len(chain_means)
+    result: Array = chain_means.std(0, ddof=1) * np.sqrt((n_chains + 1) / n_chains)
+    return result

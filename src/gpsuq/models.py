@@ -134,7 +134,7 @@ def linear_regression(*, intercept: bool = True, random_intercept: bool = False)
 
     def function(x: Tensor, slope: Tensor, sigma: Tensor, **rest: Tensor) -> Normal:
         repeated = (None,) * (x.dim() - BATCH_DIMS - 1)
-        mean = (x * slope[(..., *repeated, slice(None))]).sum(-1)
+        mean = _linear_predictor(x, slope)
         if intercept:
             mean = mean + rest["intercept"][(..., *repeated)]
         return Normal(mean, sigma[(..., *repeated)])
@@ -143,6 +143,16 @@ def linear_regression(*, intercept: bool = True, random_intercept: bool = False)
     if intercept:
         declared["intercept"] = Location(random=random_intercept)
     return ObservationModel(function, **declared)
+
+
+def _linear_predictor(x: Tensor, slope: Tensor) -> Tensor:
+    """x' slope of every observation and draw; one matrix product where all observations share the draws."""
+    if slope.shape[1] == 1:  # (1 or chain, observation, [measure,] p) times (chain, [1,] p, draw)
+        shared = slope[:, 0].mT
+        if x.dim() == BATCH_DIMS + 1:
+            return x[:, :, 0] @ shared
+        return (x[:, :, 0] @ shared[:, None]).mT
+    return (x * slope[(..., *(None,) * (x.dim() - BATCH_DIMS - 1), slice(None))]).sum(-1)
 
 
 def categorical(n_classes: int) -> ObservationModel:

@@ -40,7 +40,7 @@ def uniform_by_row(seed: int, purpose: str, n_chains: int, rows: Tensor) -> Tens
         device=rows.device,
     )
     low, high = rows & _MASK_31, rows >> 31
-    state = _mix(_mix(low[None, :] ^ salts[:, None]) ^ _mix(high[None, :] + salts[:, None]))
+    state = _mix(_mix(_mix(salts)[:, None] ^ low[None, :]) ^ high[None, :])  # one after the other: equal parts cancel
     return (state.to(torch.float64) + 0.5) / 2.0**31
 
 

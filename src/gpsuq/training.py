@@ -75,9 +75,12 @@ def predictive_spread(predictive: Distribution, mask: Tensor | None = None) -> T
     For a classifier Y is the one-hot vector, so this is the variance of the class probabilities.
     """
     try:
-        variance = predictive_mean(predictive).var(DRAW_DIM)
+        mean = predictive_mean(predictive)
     except NotImplementedError as error:
         raise GPSError(f"{type(predictive).__name__} has no mean, so spread_weight must be 0") from error
+    # Written out: torch's own var takes ten times as long along a short dimension.
+    n_draws = mean.shape[DRAW_DIM]
+    variance = (mean - mean.mean(DRAW_DIM, keepdim=True)).square().sum(DRAW_DIM) / (n_draws - 1)
     if variance.dim() == DRAW_DIM:
         return variance
     if mask is not None:

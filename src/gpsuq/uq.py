@@ -15,7 +15,7 @@ from gpsuq.data import Batch, aligned, observations
 from gpsuq.errors import GPSError
 from gpsuq.expectations import predictive_mean
 from gpsuq.generators import Generator
-from gpsuq.intervals import check_coverage, equal_tailed, highest_density, mean_interval
+from gpsuq.intervals import between_chains, check_coverage, equal_tailed, highest_density, mean_interval
 from gpsuq.models import ObservationModel
 from gpsuq.seeds import random_block, seeded
 
@@ -159,7 +159,7 @@ class UQDistribution:
                 rows[label] = {
                     "mean": column.mean(),
                     "heterogeneity_sd": np.sqrt(column.var(1, ddof=1).mean()),
-                    "estimation_sd": column.mean(1).std(ddof=1) if known else np.nan,
+                    "estimation_sd": between_chains(column.mean(1)) if known else np.nan,
                     "median": np.median(column),
                     "population_lower": lower,
                     "population_upper": upper,

@@ -1,0 +1,89 @@
+r"""A robust first fit of a linear model: where training starts, and the unit that residuals are measured in.
+
+The centre solves :math:`\max_\beta \sum_i w_i \exp(-r_i^2 / 16 s^2)` from several starts, which neither outlying
+responses nor leverage points can pull far; the unit s is the residual scale of the least absolute deviations fit, wide
+enough to see subgroups that the centre passes by.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_ROWS = 4096  # a start needs no more
+_STARTS = 64
+_WORK = 2e8  # numbers that the starts may take in one sweep
+_LAD_SWEEPS = 30
+_SWEEPS = 15
+_WIDTH = 16.0  # squared width of the bounded loss in units of the squared scale
+
+
+class Pilot(NamedTuple):
+    """Coefficients (one per column of the design) and residual scale of the first fit."""
+
+    coefficients: Array
+    scale: float
+
+
+def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: int = 0) -> Pilot:
+    """Fit y to the columns of ``design`` (n, k), of full column rank or shorter than wide, by a bounded loss."""
+    rng = np.random.default_rng(seed)
+    weight = np.ones(len(y)) if weight is None else weight
+    if len(y) > _ROWS:
+        rows = rng.choice(len(y), _ROWS, replace=False, p=weight / weight.sum() if np.count_nonzero(weight) > _ROWS else None)
+        design, y, weight = design[rows], y[rows], np.ones(_ROWS)
+    n, k = design.shape
+    if n <= k + 1:
+        return Pilot(np.zeros(k), _scale(y - np.median(y), 1))
+    deviations = least_absolute_deviations(design, y, weight)
+    scale = _scale(y - design @ deviations, k)
+    starts = np.vstack([deviations, _weighted_least_squares(design, y, weight[None])[0], _elemental(design, y, rng)])
+    for _ in range(_SWEEPS):
+        starts = _weighted_least_squares(design, y, weight * _closeness(design, y, starts, scale))
+    best = int((_closeness(design, y, starts, scale) @ weight).argmax())
+    return Pilot(starts[best], scale)
+
+
+def least_absolute_deviations(design: Array, y: Array, weight: Array) -> Array:
+    """Minimise the weighted sum of absolute residuals, by iteratively re-weighted least squares."""
+    coefficients = _weighted_least_squares(design, y, weight[None])[0]
+    for _ in range(_LAD_SWEEPS):
+        size = np.abs(y - design @ coefficients)
+        floor = 1e-3 * np.median(size) + 1e-12 * size.max() + np.finfo(float).tiny
+        coefficients = _weighted_least_squares(design, y, (weight / np.maximum(size, floor))[None])[0]
+    return coefficients
+
+
+def _scale(residuals: Array, k: int) -> float:
+    """1.4826 x median of the n - k largest absolute residuals: a fit of k coefficients makes about k of them zero."""
+    size = np.sort(np.abs(residuals))[min(k, len(residuals) - 1) :]
+    scale = 1.4826 * float(np.median(size))
+    return scale if scale > 0 else float(np.sqrt(np.mean(residuals**2)))
+
+
+def _closeness(design: Array, y: Array, coefficients: Array, scale: float) -> Array:
+    squared = np.square(y - coefficients @ design.T)
+    result: Array = np.exp(-squared / (_WIDTH * scale**2)) if scale > 0 else (squared == 0).astype(float)
+    return result
+
+
+def _weighted_least_squares(design: Array, y: Array, weights: Array) -> Array:
+    """Solve one weighted least-squares problem for each row of ``weights``: (starts, k)."""
+    gram = np.einsum("sn,nj,nk->sjk", weights, design, design, optimize=True)
+    # A ridge far below what data can show keeps a start whose weights all vanish from dividing by zero.
+    ridge = 1e-10 * np.trace(gram, axis1=1, axis2=2) / design.shape[1] + np.finfo(float).tiny
+    gram += ridge[:, None, None] * np.eye(design.shape[1])
+    result: Array = np.linalg.solve(gram, ((weights * y) @ design)[..., None])[..., 0]
+    return result
+
+
+def _elemental(design: Array, y: Array, rng: np.random.Generator) -> Array:
+    """Fits through as few random rows as determine one; with several of them some hold no outlier."""
+    n, k = design.shape
+    count = int(min(_STARTS, _WORK / (n * k)))
+    rows = np.stack([rng.choice(n, k, replace=False) for _ in range(count)]) if count else np.zeros((0, k), int)
+    return np.stack([np.linalg.lstsq(design[r], y[r], rcond=1e-8)[0] for r in rows]) if count else np.zeros((0, k))
