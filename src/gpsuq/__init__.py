@@ -7,6 +7,7 @@ from gpsuq._version import __version__
 from gpsuq.algorithms import Algorithm, Algorithm1
 from gpsuq.distances import MMD, EnergyDistance, SlicedWasserstein
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.estimators import GPSLinearRegression
 from gpsuq.generators import MLP, FromModule
 from gpsuq.gps import GPS
 from gpsuq.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
@@ -25,6 +26,7 @@ __all__ = [
     "EnergyDistance",
     "FromModule",
     "GPSError",
+    "GPSLinearRegression",
     "GPSWarning",
     "Gaussian",
     "Laplace",

@@ -125,6 +125,40 @@ def experiment_collapse(
     _run(collapse.run, seed, out, n_steps=steps, force=force)
 
 
+@experiment.command("outliers")
+def experiment_outliers(
+    seed: SeedOption = 0,
+    replicates: ReplicatesOption = 1,
+    out: OutOption = Path("results/outliers"),
+    steps: StepsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Compare with the Bayesian posterior where 5% of the responses are outliers (section 3.1).
+
+    Example: gpsuq experiment outliers --seed 0 --replicates 200 --out results/outliers
+    """
+    from gpsuq.experiments import linear
+
+    _run(linear.run, "outliers", seed, replicates, out, n_steps=steps, force=force)
+
+
+@experiment.command("classical")
+def experiment_classical(
+    seed: SeedOption = 0,
+    replicates: ReplicatesOption = 1,
+    out: OutOption = Path("results/classical"),
+    steps: StepsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Compare with the Bayesian posterior where the classical assumptions hold (section 3.1).
+
+    Example: gpsuq experiment classical --seed 0 --replicates 200 --out results/classical
+    """
+    from gpsuq.experiments import linear
+
+    _run(linear.run, "classical", seed, replicates, out, n_steps=steps, force=force)
+
+
 def _run(function: Callable[..., list[Path]], *arguments: Any, **options: Any) -> None:
     console = Console()
     with _speaking(console):

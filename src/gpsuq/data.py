@@ -16,6 +16,7 @@ from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.parameters import DataScale
 
 _NAMED_ROWS = 5
+_SCALE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Observations:
         x = self.x.flatten(0, -2)
         if self.mask is not None and self.mask.dim() == self.x.dim() - 1:
             x = x[self.mask.flatten()]  # rows that only pad a group say nothing about scale
-        x = x.double()
+        x = x[:: -(-len(x) // _SCALE_ROWS)].double()  # a scale needs no more rows, and memory stays bounded
         center, spread = x.mean(0), x.std(0, correction=0)
         size = x.abs().amax(0)
         flat = spread <= 1e-7 * size
@@ -207,6 +208,12 @@ def _check_finite(name: str, tensor: Tensor, mask: Tensor | None) -> None:
     if bad.any():
         rows = bad.flatten(1).any(1) if bad.dim() > 1 else bad
         raise GPSError(f"{name} has NaN or infinite values in {_rows(rows.nonzero().flatten())}; drop or fill them")
+
+
+def check_finite_rows(name: str, values: np.ndarray) -> None:
+    """Raise where an array holds NaN or infinite values, and name their rows."""
+    if not np.isfinite(values.sum()):  # one pass without a temporary; a sum may overflow where no entry is infinite
+        _check_finite(name, torch.from_numpy(values), None)
 
 
 def _rows(index: Tensor) -> str:

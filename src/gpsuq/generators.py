@@ -11,11 +11,13 @@ import inspect
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import constraints
 
 from gpsuq.errors import GPSError
 from gpsuq.parameters import DataScale, ParameterMap
@@ -42,6 +44,14 @@ class ChainBody(nn.Module, ABC):
     @abstractmethod
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
         """Map noise (and x, where the generator is conditional) to raw numbers."""
+
+    def shift(self, columns: slice, by: Tensor) -> None:
+        """Add ``by`` (chain, columns) to raw numbers, whatever the noise."""
+        raise GPSError(f"a generator of type {type(self).__name__} has no bias that could be shifted")
+
+    @abstractmethod
+    def select(self, chains: Sequence[int]) -> None:
+        """Keep the named chains, in this order; one may be named several times."""
 
     @abstractmethod
     def chain_of(self) -> dict[str, int | None]:
@@ -142,6 +152,15 @@ class _ChainMLP(ChainBody):
             hidden = layer(self.activation(hidden))
         return hidden.reshape(n_chains, n_rows, n_draws, -1)
 
+    def shift(self, columns: slice, by: Tensor) -> None:
+        last = cast(ChainLinear, self.layers[-1])
+        with torch.no_grad():
+            last.bias[:, 0, columns] += by
+
+    def select(self, chains: Sequence[int]) -> None:
+        for parameter in self.parameters():
+            parameter.data = parameter.data[list(chains)].clone()
+
     def chain_of(self) -> dict[str, int | None]:
         return dict.fromkeys((name for name, _ in self.named_parameters()), None)
 
@@ -200,6 +219,9 @@ class _ChainStack(ChainBody):
         each = x.expand(len(self.copies), *x.shape[1:])
         return torch.stack([module(xs, z) for module, xs, z in zip(self.copies, each, rows, strict=True)])
 
+    def select(self, chains: Sequence[int]) -> None:
+        self.copies = nn.ModuleList(copy.deepcopy(self.copies[chain]) for chain in chains)
+
     def chain_of(self) -> dict[str, int | None]:
         return {name: int(name.split(".")[1]) for name, _ in self.named_parameters()}
 
@@ -241,6 +263,27 @@ class Generator(nn.Module):
             shared = (_SHARED_GAIN * self.shared).expand(-1, 1, raw.shape[2], -1)
             values |= self.parameter_map(shared, random=False)
         return {name: values[name] for name in self.parameter_map.declared}
+
+    def select(self, chains: Sequence[int]) -> Generator:
+        """Give a copy that has the named chains, in this order; one may be named several times."""
+        result = copy.deepcopy(self)
+        result.body.select(chains)
+        result.shared.data = result.shared.data[list(chains)].clone()
+        result.n_chains = len(chains)
+        return result
+
+    def shift(self, name: str, by: Tensor) -> None:
+        """Add ``by`` (chain, *shape), in the user's units, to a parameter in every draw."""
+        declared = self.parameter_map.declared[name]
+        if type(declared.support) is not type(constraints.real):  # copies are equal in type only
+            raise GPSError(f"only a parameter without bounds can be shifted, {name!r} has {declared.support}")
+        columns = self.parameter_map.columns(name)
+        raw = (by / getattr(self.parameter_map, f"{name}_factor")).reshape(self.n_chains, -1)
+        if declared.random:
+            self.body.shift(columns, raw)
+            return
+        with torch.no_grad():
+            self.shared[:, 0, 0, columns] += raw / _SHARED_GAIN
 
     def chain_views(self) -> Iterator[tuple[str, nn.Parameter, int | None]]:
         """Give each parameter with the chain that owns it; None where its first dimension runs over chains."""

@@ -123,6 +123,33 @@ class GPS:
         checkpoint
             Directory to save the training state in; a fit that finds one there goes on from it, bit for bit.
         """
+        problem, state = self.train(
+            X,
+            y,
+            mask=mask,
+            weight=weight,
+            validation=validation,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+        )
+        return self._finish(problem, state, X if y is not None else None)
+
+    def train(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        mask: Any = None,
+        weight: Any = None,
+        validation: DataLoader[Any] | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 200,
+        start: Generator | None = None,
+    ) -> tuple[Problem, TrainingState]:
+        """Train like :meth:`fit`, and give what it works with: the problem and its last state, to score or go on.
+
+        ``start`` is a generator with as many chains to go on from, in place of a new one.
+        """
         if checkpoint_every < 1:
             raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
         fabric = self.fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
@@ -130,12 +157,11 @@ class GPS:
             dtype = torch.get_default_dtype()
         source = self._source(X, y, mask, weight, validation, dtype, fabric)
         problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
-        state = init(problem, self._build(source, dtype), self.model)
+        state = init(problem, self._build(source, dtype) if start is None else start, self.model)
         directory = None if checkpoint is None else Path(checkpoint)
         if directory is not None and has_checkpoint(directory):
             state = load_checkpoint(directory, problem, state)
-        state = self._train(problem, state, directory, checkpoint_every)
-        return self._finish(problem, state, X if y is not None else None)
+        return problem, self._run(problem, state, directory, checkpoint_every)
 
     def _source(
         self, X: Any, y: Any, mask: Any, weight: Any, validation: Any, dtype: torch.dtype, fabric: Fabric
@@ -160,7 +186,7 @@ class GPS:
         body = self.generator.build(parameter_map.width(random=True), n_chains, scale, n_features, self.seed)
         return Generator(body, parameter_map, n_chains).to(dtype)
 
-    def _train(
+    def _run(
         self, problem: Problem, state: TrainingState, directory: Path | None, checkpoint_every: int
     ) -> TrainingState:
         with progress_bar(self.progress and problem.fabric.is_global_zero, self.algorithm.n_steps) as advance:

@@ -124,24 +124,34 @@ def normal_location(scale: float | None = None) -> ObservationModel:
     return ObservationModel(lambda loc: Normal(loc, scale), loc=Location())
 
 
-def linear_regression(*, intercept: bool = True, random_intercept: bool = False) -> ObservationModel:
-    """y_i ~ N(intercept + x_i' slope_i, sigma_i^2); a subject's repeated measures may share one slope.
+def linear_regression(
+    *, intercept: bool = True, random_intercept: bool = False, pivot: bool = False
+) -> ObservationModel:
+    """y_i ~ N(intercept + (x_i - pivot)' slope_i, sigma_i^2); a subject's repeated measures may share one slope.
 
-    A random intercept cannot be told from sigma, so it is one shared value by default.
+    A random intercept cannot be told from sigma, so it is one shared value by default. The lines of different draws
+    then cross where x is 0, or, with ``pivot``, at one point that is learned, so that the origin of x does not matter.
     """
     if random_intercept and not intercept:
         raise GPSError("random_intercept needs intercept=True")
+    if pivot and (random_intercept or not intercept):
+        raise GPSError("pivot is for an intercept that is not random")
 
     def function(x: Tensor, slope: Tensor, sigma: Tensor, **rest: Tensor) -> Normal:
         repeated = (None,) * (x.dim() - BATCH_DIMS - 1)
         mean = _linear_predictor(x, slope)
         if intercept:
-            mean = mean + rest["intercept"][(..., *repeated)]
+            level = rest["intercept"]
+            if pivot:
+                level = level - (rest["pivot"] * slope).sum(-1)
+            mean = mean + level[(..., *repeated)]
         return Normal(mean, sigma[(..., *repeated)])
 
     declared: dict[str, Any] = {"slope": Slope(), "sigma": Scale()}
     if intercept:
         declared["intercept"] = Location(random=random_intercept)
+    if pivot:
+        declared["pivot"] = Real("features", random=False)
     return ObservationModel(function, **declared)
 
 

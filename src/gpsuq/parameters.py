@@ -122,6 +122,12 @@ class ParameterMap(nn.Module):
         """How many raw numbers those parameters take."""
         return sum(_count(self.shapes[name]) for name in self.names(random=random))
 
+    def columns(self, name: str) -> slice:
+        """Say which of the raw numbers are this parameter's."""
+        names = self.names(random=self.declared[name].random)
+        start = sum(_count(self.shapes[other]) for other in names[: names.index(name)])
+        return slice(start, start + _count(self.shapes[name]))
+
     def forward(self, raw: Tensor, *, random: bool) -> dict[str, Tensor]:
         """Split the last dimension of ``raw`` into named parameters in the user's units."""
         names = self.names(random=random)

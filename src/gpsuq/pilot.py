@@ -1,8 +1,12 @@
 r"""A robust first fit of a linear model: where training starts, and the unit that residuals are measured in.
 
-The centre solves :math:`\max_\beta \sum_i w_i \exp(-r_i^2 / 16 s^2)` from several starts, which neither outlying
-responses nor leverage points can pull far; the unit s is the residual scale of the least absolute deviations fit, wide
-enough to see subgroups that the centre passes by.
+The centre is an S-estimate: among fits from several starts the one with the smallest M-scale of residuals s,
+
+.. math:: \frac{1}{\sum w_i} \sum_i w_i\, \rho(r_i / s) = \tfrac14, \qquad \rho \text{ Tukey's bisquare with } c = 2.937 ,
+
+which up to a quarter of outlying rows cannot spoil, be it by their response or by their leverage; two halves that follow
+different lines, on the other hand, pull it to the middle. The unit is the residual scale of the least absolute deviations
+fit, wide enough to see subgroups that the centre passes by.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ _ROWS = 4096  # a start needs no more
 _STARTS = 64
 _WORK = 2e8  # numbers that the starts may take in one sweep
 _LAD_SWEEPS = 30
-_SWEEPS = 15
-_WIDTH = 16.0  # squared width of the bounded loss in units of the squared scale
+_SWEEPS = 10
+_BREAKDOWN, _CUTOFF = 0.25, 2.937  # the cutoff makes the scale that of a Normal
+_SCALE_SWEEPS = 15
 
 
 class Pilot(NamedTuple):
@@ -30,7 +35,7 @@ class Pilot(NamedTuple):
 
 
 def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: int = 0) -> Pilot:
-    """Fit y to the columns of ``design`` (n, k), of full column rank or shorter than wide, by a bounded loss."""
+    """Fit y to the columns of ``design`` (n, k); with hardly more rows than columns only the unit is told."""
     rng = np.random.default_rng(seed)
     weight = np.ones(len(y)) if weight is None else weight
     if len(y) > _ROWS:
@@ -43,9 +48,22 @@ def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: 
     scale = _scale(y - design @ deviations, k)
     starts = np.vstack([deviations, _weighted_least_squares(design, y, weight[None])[0], _elemental(design, y, rng)])
     for _ in range(_SWEEPS):
-        starts = _weighted_least_squares(design, y, weight * _closeness(design, y, starts, scale))
-    best = int((_closeness(design, y, starts, scale) @ weight).argmax())
+        residuals = y - starts @ design.T
+        share = np.square(residuals / (_CUTOFF * m_scale(residuals, weight)[:, None]))
+        starts = _weighted_least_squares(design, y, weight * np.square(np.maximum(1.0 - share, 0.0)))
+    best = int(m_scale(y - starts @ design.T, weight).argmin())
     return Pilot(starts[best], scale)
+
+
+def m_scale(residuals: Array, weight: Array) -> Array:
+    """M-scale of each row of residuals (starts, n), by fixed-point iteration from the median."""
+    scale = np.median(np.abs(residuals), axis=1) / 0.6745
+    scale = np.maximum(scale, 1e-12 * np.abs(residuals).max(1)) + np.finfo(float).tiny
+    for _ in range(_SCALE_SWEEPS):
+        share = np.minimum(np.square(residuals / (_CUTOFF * scale[:, None])), 1.0)
+        rho = share * (3.0 - share * (3.0 - share))  # 1 - (1 - share)^3
+        scale = scale * np.sqrt(rho @ weight / (weight.sum() * _BREAKDOWN)) + np.finfo(float).tiny
+    return scale
 
 
 def least_absolute_deviations(design: Array, y: Array, weight: Array) -> Array:
@@ -63,12 +81,6 @@ def _scale(residuals: Array, k: int) -> float:
     size = np.sort(np.abs(residuals))[min(k, len(residuals) - 1) :]
     scale = 1.4826 * float(np.median(size))
     return scale if scale > 0 else float(np.sqrt(np.mean(residuals**2)))
-
-
-def _closeness(design: Array, y: Array, coefficients: Array, scale: float) -> Array:
-    squared = np.square(y - coefficients @ design.T)
-    result: Array = np.exp(-squared / (_WIDTH * scale**2)) if scale > 0 else (squared == 0).astype(float)
-    return result
 
 
 def _weighted_least_squares(design: Array, y: Array, weights: Array) -> Array:

@@ -15,9 +15,10 @@ from gpsuq.data import Batch, aligned, observations
 from gpsuq.errors import GPSError
 from gpsuq.expectations import predictive_mean
 from gpsuq.generators import Generator
-from gpsuq.intervals import between_chains, check_coverage, equal_tailed, highest_density, mean_interval
+from gpsuq.intervals import check_coverage, equal_tailed, highest_density, mean_interval
 from gpsuq.models import ObservationModel
 from gpsuq.seeds import random_block, seeded
+from gpsuq.summaries import summary_table
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -148,25 +149,11 @@ class UQDistribution:
         """
         if self.conditional:
             raise GPSError("parameters depend on x: use draws(x=...), interval(x=...) or predict_interval(x)")
-        check_coverage(coverage)
-        rows = {}
+        table: dict[str, Array] = {}
         for name, value in self.draws(n_draws).items():
             flat = value.reshape(self.n_chains, n_draws, -1)
-            for label, column in zip(self._labels(name, value.shape[2:]), np.moveaxis(flat, 2, 0), strict=True):
-                lower, upper = equal_tailed(column.ravel(), coverage)
-                known = self.n_chains > 1 and self.reweighted
-                mean_lower, mean_upper = mean_interval(column.mean(1), coverage) if known else (np.nan, np.nan)
-                rows[label] = {
-                    "mean": column.mean(),
-                    "heterogeneity_sd": np.sqrt(column.var(1, ddof=1).mean()),
-                    "estimation_sd": between_chains(column.mean(1)) if known else np.nan,
-                    "median": np.median(column),
-                    "population_lower": lower,
-                    "population_upper": upper,
-                    "mean_lower": mean_lower,
-                    "mean_upper": mean_upper,
-                }
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("parameter")
+            table |= dict(zip(self._labels(name, value.shape[2:]), np.moveaxis(flat, 2, 0), strict=True))
+        return summary_table(table, coverage, reweighted=self.reweighted)
 
     # --- predictions -------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 """Data: the paper's synthetic designs."""
 
-from gpsuq.datasets.synthetic import Regression, scissors
+from gpsuq.datasets.synthetic import Regression, correlated, scissors
 
-__all__ = ["Regression", "scissors"]
+__all__ = ["Regression", "correlated", "scissors"]

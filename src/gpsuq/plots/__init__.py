@@ -1,6 +1,7 @@
 """Figures of UQ distributions, in one colour-blind safe style."""
 
+from gpsuq.plots.coefficients import coefficients
 from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 
-__all__ = ["COLORS", "figure_style", "marginals", "pairs", "save_figure"]
+__all__ = ["COLORS", "coefficients", "figure_style", "marginals", "pairs", "save_figure"]

@@ -1,0 +1,63 @@
+"""Robust regressions of other libraries behind one signature: (X, y) to the coefficients without the intercept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LinearRegression, RANSACRegressor
+
+from gpsuq.errors import GPSError
+
+Array = NDArray[np.float64]
+
+
+def _statsmodels() -> Any:
+    try:
+        import statsmodels.api
+    except ImportError as error:
+        raise GPSError("this comparison needs statsmodels: pip install 'gpsuq[experiments]'") from error
+    return statsmodels.api
+
+
+def least_squares(X: Array, y: Array) -> Array:
+    """Ordinary least squares, which is the mean of the flat-prior posterior."""
+    result: Array = LinearRegression().fit(X, y).coef_
+    return result
+
+
+def huber(X: Array, y: Array) -> Array:
+    """Huber's M-estimator, statsmodels' RLM with its defaults."""
+    sm = _statsmodels()
+    result: Array = sm.RLM(y, sm.add_constant(X), M=sm.robust.norms.HuberT()).fit().params[1:]
+    return result
+
+
+def tukey_biweight(X: Array, y: Array) -> Array:
+    """Tukey's biweight, statsmodels' RLM with its defaults."""
+    sm = _statsmodels()
+    result: Array = sm.RLM(y, sm.add_constant(X), M=sm.robust.norms.TukeyBiweight()).fit().params[1:]
+    return result
+
+
+def least_absolute_deviations(X: Array, y: Array) -> Array:
+    """Median regression, statsmodels' QuantReg at 1/2."""
+    sm = _statsmodels()
+    result: Array = sm.QuantReg(y, sm.add_constant(X)).fit(q=0.5, max_iter=5000).params[1:]
+    return result
+
+
+def ransac(X: Array, y: Array) -> Array:
+    """scikit-learn's RANSAC with its defaults and a fixed seed."""
+    result: Array = RANSACRegressor(random_state=0, min_samples=X.shape[1] + 1).fit(X, y).estimator_.coef_
+    return result
+
+
+ROBUST: dict[str, Callable[[Array, Array], Array]] = {
+    "Huber": huber,
+    "Tukey": tukey_biweight,
+    "LAD": least_absolute_deviations,
+    "RANSAC": ransac,
+}

@@ -1,0 +1,46 @@
+"""Replicates of an experiment side by side, each in one thread; what is done is kept, so a stopped run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from joblib import Parallel, cpu_count, delayed
+
+_FILE = "replicates.jsonl"
+
+
+def run_replicates(
+    function: Callable[..., dict[str, Any]], tasks: Iterable[tuple[Hashable, ...]], out: Path, *, force: bool
+) -> pd.DataFrame:
+    """Call ``function(*task)`` for every task; give one row per result, in the order of the tasks.
+
+    Results are appended to a file as they come. Tasks that are in it already are not run again unless ``force``.
+    """
+    path = out / _FILE
+    if force:
+        path.unlink(missing_ok=True)
+    tasks = list(tasks)
+    done = {}
+    if path.exists():
+        done = {tuple(record["task"]): record["result"] for record in map(json.loads, path.read_text().splitlines())}
+    waiting = [task for task in tasks if task not in done]
+    results = Parallel(n_jobs=min(cpu_count(), len(waiting)) or 1, return_as="generator_unordered")(
+        delayed(_one)(function, task) for task in waiting
+    )
+    for task, result in results:
+        done[task] = result
+        with path.open("a") as file:
+            file.write(json.dumps({"task": task, "result": result}) + "\n")
+    return pd.DataFrame([done[task] for task in tasks])
+
+
+def _one(
+    function: Callable[..., dict[str, Any]], task: tuple[Hashable, ...]
+) -> tuple[tuple[Hashable, ...], dict[str, Any]]:
+    torch.set_num_threads(1)  # processes share the cores better than threads do
+    return task, function(*task)
