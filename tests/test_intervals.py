@@ -51,7 +51,7 @@ def test_intervals_for_the_mean_cover_as_they_say():
     assert np.allclose(chains.mean(0), values.mean(1), atol=0.02)  # balanced: hardly noisier than one fit to all
     assert np.sqrt((between_chains(chains) ** 2).mean()) == pytest.approx(1 / np.sqrt(200), rel=0.03)
     lower, upper = mean_interval(chains, 0.95)
-    assert ((lower < 0) & (0 < upper)).mean() == pytest.approx(0.95, abs=0.02)
+    assert ((lower < 0) & (upper > 0)).mean() == pytest.approx(0.95, abs=0.02)
 
 
 def test_bad_requests_are_named(rng):

@@ -10,6 +10,7 @@ from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.estimators import GPSLinearRegression
 from gpsuq.generators import MLP, FromModule
 from gpsuq.gps import GPS
+from gpsuq.io import load
 from gpsuq.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import Location, Parameter, Positive, Rate, Real, Scale, Slope
@@ -42,4 +43,5 @@ __all__ = [
     "Slope",
     "UQDistribution",
     "__version__",
+    "load",
 ]

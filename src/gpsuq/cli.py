@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 experiment = typer.Typer(help="Reproduce the paper's figures and check its claims.", no_args_is_help=True)
 app.add_typer(experiment, name="experiment")
+fit = typer.Typer(help="Fit a model to your own data.", no_args_is_help=True)
+app.add_typer(fit, name="fit")
 
 SeedOption = Annotated[int, typer.Option("--seed", help="First seed.")]
 ReplicatesOption = Annotated[int, typer.Option("--replicates", min=1, help="Number of seeds, counted from --seed.")]
@@ -29,6 +31,7 @@ OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.js
 StepsOption = Annotated[
     int | None, typer.Option("--steps", min=1, help="Training steps, for a quick try; results use the default.")
 ]
+CoverageOption = Annotated[float, typer.Option("--coverage", help="Probability that an interval should hold.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 
 
@@ -56,6 +59,127 @@ def demo(out: OutOption = Path("demo")) -> None:
     region = " and ".join(f"{lower:.1f} to {upper:.1f}" for lower, upper in pieces)
     console.print(f"Irises: {demo_module.COVERAGE:.0%} of the flowers have a typical petal length of {region} cm.")
     _list_files(console, files)
+
+
+@fit.command("linear")
+def fit_linear(
+    data: Annotated[Path, typer.Argument(help="CSV file with a header.")],
+    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for the model, summary.csv, rows.csv and a figure.")],
+    groups: Annotated[
+        str | None, typer.Option("--groups", help="Column that names subjects measured repeatedly.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option("--weights", help="Column of frequency weights.")] = None,
+    drop: Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")] = None,
+    intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
+    random_intercept: Annotated[bool, typer.Option("--random-intercept", help="Let the intercept vary, too.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
+    steps: StepsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Fit a linear regression whose coefficients may differ between rows to your own table.
+
+    Example: gpsuq fit linear data.csv --target y --out model
+    """
+    console = Console()
+    with _speaking(console):
+        from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
+        from gpsuq.plots import save_figure
+        from gpsuq.tables import read_table, split_table
+
+        table = split_table(read_table(data), target, groups=groups, weights=weights, drop=drop or ())
+        _refuse_existing(out, force)
+        estimator = GPSLinearRegression(
+            fit_intercept=intercept,
+            random_intercept=random_intercept,
+            random_state=seed,
+            progress=sys.stderr.isatty(),
+            n_steps=DEFAULT_STEPS if steps is None else steps,
+        )
+        estimator.fit(table.X, table.y, table.weights, groups=table.groups)
+        estimator.save(out, force=force)
+        estimator.summary().to_csv(out / "summary.csv")
+        estimator.explain_rows(table.X, table.y).rename_axis("row").to_csv(out / "rows.csv")
+        figure = save_figure(estimator.plot_coefficients(), out / "coefficients.png")
+    _print_summary(console, estimator)
+    _list_files(
+        console, [out / "config.json", out / "model.safetensors", out / "summary.csv", out / "rows.csv", figure]
+    )
+
+
+@app.command()
+def summary(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    coverage: CoverageOption = 0.95,
+) -> None:
+    """Show the parameters of a saved model, with heterogeneity and estimation uncertainty side by side.
+
+    Example: gpsuq summary model
+    """
+    console = Console()
+    with _speaking(console):
+        from gpsuq.io import load
+
+        estimator = load(model)
+        table = estimator.summary(coverage)
+    _print_summary(console, estimator, table)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    data: Annotated[Path, typer.Argument(help="CSV file with the columns of the fit.")],
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
+    coverage: CoverageOption = 0.95,
+    force: ForceOption = False,
+) -> None:
+    """Predict new rows: mean, lower and upper bound of each.
+
+    Example: gpsuq predict model new.csv --out predictions.csv
+    """
+    console = Console()
+    with _speaking(console):
+        from gpsuq.errors import GPSError
+        from gpsuq.io import load
+        from gpsuq.tables import check_numbers, read_table
+
+        estimator = load(model)
+        table = read_table(data)
+        names = list(getattr(estimator, "feature_names_in_", table.columns))
+        missing = [name for name in names if name not in table]
+        if missing:
+            raise GPSError(f"{data} lacks the columns {', '.join(missing)} that the model was fitted with")
+        table = table[names]
+        check_numbers(table)
+        result = estimator.predict_interval(table, coverage)
+        result.insert(0, "mean", estimator.predict(table))
+        if out is not None:
+            _refuse_existing(out, force)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            result.rename_axis("row").to_csv(out)
+    if out is None:
+        typer.echo(result.rename_axis("row").to_csv(), nl=False)
+    else:
+        _list_files(console, [out])
+
+
+def _refuse_existing(out: Path, force: bool) -> None:
+    from gpsuq.errors import GPSError
+
+    if out.exists() and not force:
+        raise GPSError(f"{out} exists already; choose another name or pass --force")
+
+
+def _print_summary(console: Console, estimator: Any, summary: Any = None) -> None:
+    from rich.table import Table
+
+    summary = estimator.summary() if summary is None else summary
+    verdict = "differ between rows" if estimator.heterogeneous_ else "are the same for all rows"
+    console.print(f"Coefficients {verdict} (spread weight {estimator.spread_weight_:g}).")
+    table = Table("parameter", *(str(column) for column in summary), header_style="bold")
+    for name, row in summary.iterrows():
+        table.add_row(str(name), *(f"{value:.4g}" for value in row))
+    console.print(table)
 
 
 @experiment.command("scissors")
@@ -157,6 +281,56 @@ def experiment_classical(
     from gpsuq.experiments import linear
 
     _run(linear.run, "classical", seed, replicates, out, n_steps=steps, force=force)
+
+
+@experiment.command("contamination")
+def experiment_contamination(
+    seed: SeedOption = 0,
+    replicates: ReplicatesOption = 20,
+    out: OutOption = Path("results/contamination"),
+    steps: StepsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Compare with other robust regressions under growing contamination and heavy tails.
+
+    Example: gpsuq experiment contamination --replicates 20 --out results/contamination
+    """
+    from gpsuq.experiments import contamination
+
+    _run(contamination.run, seed, replicates, out, n_steps=steps, force=force)
+
+
+@experiment.command("influence")
+def experiment_influence(
+    seed: SeedOption = 0,
+    replicates: ReplicatesOption = 3,
+    out: OutOption = Path("results/influence"),
+    steps: StepsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Move one observation to infinity and watch the coefficients.
+
+    Example: gpsuq experiment influence --replicates 3 --out results/influence
+    """
+    from gpsuq.experiments import influence
+
+    _run(influence.run, seed, replicates, out, n_steps=steps, force=force)
+
+
+@experiment.command("tables")
+def experiment_tables(
+    seed: SeedOption = 0,
+    out: OutOption = Path("results/tables"),
+    steps: StepsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Fit four real tables (in the directory that GPSUQ_DATA names) with default settings.
+
+    Example: gpsuq experiment tables --out results/tables
+    """
+    from gpsuq.experiments import tables
+
+    _run(tables.run, seed, out, n_steps=steps, force=force)
 
 
 def _run(function: Callable[..., list[Path]], *arguments: Any, **options: Any) -> None:

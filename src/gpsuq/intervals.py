@@ -67,7 +67,7 @@ def mean_interval(chain_means: Array, coverage: float) -> Array:
 
 
 def between_chains(chain_means: Array) -> Array:
-    r"""Standard deviation between chains, times :math:`\sqrt{(C+1)/C}`.
+    r"""Give the standard deviation between chains, times :math:`\sqrt{(C+1)/C}`.
 
     Weights that average 1 over C chains have covariances that make the plain sd too small by that factor.
     """

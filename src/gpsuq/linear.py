@@ -23,7 +23,7 @@ from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.generators import MLP, Generator
 from gpsuq.gps import GPS
 from gpsuq.kernels import Gaussian, Kernel, Mixture
-from gpsuq.models import linear_regression
+from gpsuq.models import ObservationModel, linear_regression
 from gpsuq.pilot import robust_pilot
 from gpsuq.recentre import LinearDraws, common_shift
 from gpsuq.seeds import derive_seed, quasi_normal
@@ -114,19 +114,20 @@ def linear_units(
         _warn(f"columns {_listed(names, loads)} depend on each other: what they share is divided between them")
     order = np.flatnonzero(kept)[::-1]
     if n <= len(order) + intercept:
+        few = max(1, (n - 1) // 2)
         _warn(
-            f"{n} observations for {len(order) + intercept} coefficients: only the {max(1, (n - 1) // 2)} directions in "
-            "which X varies most are fitted, and the coefficients are what these say"
+            f"{n} observations for {len(order) + intercept} coefficients: only the {few} directions in which X varies "
+            "most are fitted, and the coefficients are what these say"
         )
-        order = order[: max(1, (n - 1) // 2)]
+        order = order[:few]
     matrix = vectors[:, order] / np.sqrt(values[order]) / (size * spread)[:, None]
     unit = float(np.abs(y).max()) or 1.0  # squares of very large or small y stay finite
-    rows = np.flatnonzero(weights)
-    rows = np.random.default_rng(seed).permutation(rows)[:_CHUNK] if n > _CHUNK else rows
-    design = (X[rows] - center * size) @ matrix
+    some = np.flatnonzero(weights)
+    some = np.random.default_rng(seed).choice(some, _CHUNK, replace=False) if n > _CHUNK else some
+    design = (X[some] - center * size) @ matrix
     if intercept:
-        design = np.column_stack([design, np.ones(len(rows))])
-    pilot = robust_pilot(design, y[rows] / unit, weights[rows], seed=seed)
+        design = np.column_stack([design, np.ones(len(some))])
+    pilot = robust_pilot(design, y[some] / unit, weights[some], seed=seed)
     coefficients = pilot.coefficients * unit
     return LinearUnits(
         center=center * size,
@@ -152,6 +153,14 @@ class LinearSettings:
     seed: int
     progress: bool
 
+    def model(self) -> ObservationModel:
+        """Give the observation model."""
+        return linear_regression(
+            intercept=self.intercept,
+            random_intercept=self.random_intercept,
+            pivot=self.intercept and not self.random_intercept,
+        )
+
     def sampler(self, kernel: Kernel, *, steps: float = 1.0, draws: float = 1.0, **chains: Any) -> GPS:
         """Give the sampler of one stage, which takes a share of the steps and of the draws."""
         algorithm = Algorithm(
@@ -160,13 +169,14 @@ class LinearSettings:
             batch_size=self.batch_size,
             learning_rate=_LEARNING_RATE,
         )
-        model = linear_regression(
-            intercept=self.intercept,
-            random_intercept=self.random_intercept,
-            pivot=self.intercept and not self.random_intercept,
-        )
         return GPS(
-            model, self.generator, MMD(kernel), algorithm=algorithm, seed=self.seed, progress=self.progress, **chains
+            self.model(),
+            self.generator,
+            MMD(kernel),
+            algorithm=algorithm,
+            seed=self.seed,
+            progress=self.progress,
+            **chains,
         )
 
 
@@ -199,8 +209,9 @@ class TrainingTable:
         x[group, measure], y[group, measure], mask[group, measure] = self.x[row], self.y[row], True
         weight = None
         if self.weight is not None:
-            weight = torch.zeros(len(counts)).index_add_(0, torch.from_numpy(codes), self.weight) / torch.from_numpy(counts)
-            if not torch.allclose(weight[torch.from_numpy(codes)], self.weight):
+            total = torch.zeros(len(counts)).index_add_(0, torch.from_numpy(codes), self.weight)
+            weight = total / torch.from_numpy(counts)
+            if not torch.allclose(weight[torch.from_numpy(codes)].float(), self.weight):
                 raise GPSError("sample_weight must be the same for all rows of a group: a subject counts as a whole")
         return TrainingTable(x, y, mask, None if weight is None else weight.float())
 

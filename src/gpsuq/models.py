@@ -156,7 +156,7 @@ def linear_regression(
 
 
 def _linear_predictor(x: Tensor, slope: Tensor) -> Tensor:
-    """x' slope of every observation and draw; one matrix product where all observations share the draws."""
+    """Give x' slope of every observation and draw; one matrix product where all observations share the draws."""
     if slope.shape[1] == 1:  # (1 or chain, observation, [measure,] p) times (chain, [1,] p, draw)
         shared = slope[:, 0].mT
         if x.dim() == BATCH_DIMS + 1:

@@ -2,11 +2,11 @@ r"""A robust first fit of a linear model: where training starts, and the unit th
 
 The centre is an S-estimate: among fits from several starts the one with the smallest M-scale of residuals s,
 
-.. math:: \frac{1}{\sum w_i} \sum_i w_i\, \rho(r_i / s) = \tfrac14, \qquad \rho \text{ Tukey's bisquare with } c = 2.937 ,
+.. math:: \frac{1}{\sum w_i} \sum_i w_i\, \rho(r_i / s) = \tfrac14, \qquad \rho \text{ Tukey's bisquare, } c = 2.937 ,
 
-which up to a quarter of outlying rows cannot spoil, be it by their response or by their leverage; two halves that follow
-different lines, on the other hand, pull it to the middle. The unit is the residual scale of the least absolute deviations
-fit, wide enough to see subgroups that the centre passes by.
+which up to a quarter of outlying rows cannot spoil, be it by their response or by their leverage; two halves that
+follow different lines, on the other hand, pull it to the middle. The unit is the residual scale of the least absolute
+deviations fit, wide enough to see subgroups that the centre passes by.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: 
     rng = np.random.default_rng(seed)
     weight = np.ones(len(y)) if weight is None else weight
     if len(y) > _ROWS:
-        rows = rng.choice(len(y), _ROWS, replace=False, p=weight / weight.sum() if np.count_nonzero(weight) > _ROWS else None)
+        rows = rng.choice(len(y), _ROWS, p=weight / weight.sum())
         design, y, weight = design[rows], y[rows], np.ones(_ROWS)
     n, k = design.shape
     if n <= k + 1:
@@ -57,7 +57,7 @@ def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: 
 
 def m_scale(residuals: Array, weight: Array) -> Array:
     """M-scale of each row of residuals (starts, n), by fixed-point iteration from the median."""
-    scale = np.median(np.abs(residuals), axis=1) / 0.6745
+    scale: Array = np.median(np.abs(residuals), axis=1) / 0.6745
     scale = np.maximum(scale, 1e-12 * np.abs(residuals).max(1)) + np.finfo(float).tiny
     for _ in range(_SCALE_SWEEPS):
         share = np.minimum(np.square(residuals / (_CUTOFF * scale[:, None])), 1.0)
@@ -68,7 +68,7 @@ def m_scale(residuals: Array, weight: Array) -> Array:
 
 def least_absolute_deviations(design: Array, y: Array, weight: Array) -> Array:
     """Minimise the weighted sum of absolute residuals, by iteratively re-weighted least squares."""
-    coefficients = _weighted_least_squares(design, y, weight[None])[0]
+    coefficients: Array = _weighted_least_squares(design, y, weight[None])[0]
     for _ in range(_LAD_SWEEPS):
         size = np.abs(y - design @ coefficients)
         floor = 1e-3 * np.median(size) + 1e-12 * size.max() + np.finfo(float).tiny

@@ -1,7 +1,7 @@
 r"""The centre of a linear model's coefficients, found exactly: iteratively re-weighted least squares on all rows.
 
-Adding one shift :math:`\delta` to the coefficients of every draw leaves the pair term of the kernel score alone, and its
-other term is a bounded loss of the residuals,
+Adding one shift :math:`\delta` to the coefficients of every draw leaves the pair term of the kernel score alone, and
+its other term is a bounded loss of the residuals,
 
 .. math:: -2 \sum_i w_i \frac1M \sum_m \sqrt{b / c_m}^{\,T_i}
           \exp\bigl(-\lVert y_i - X_i (\theta_m + \delta) \rVert^2 / c_m\bigr), \qquad c_m = b + 2 \sigma_m^2 ,
@@ -103,7 +103,7 @@ def _closeness(
     weight: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Weight of every measure in the least squares, and its residual: (chain, draw, rows x measures)."""
-    n_chains, n_draws, k = coefficients.shape
+    n_chains, n_draws, _ = coefficients.shape
     n, measures, _ = design.shape
     residual = y.flatten() - coefficients @ design.flatten(0, 1).T
     squared = residual.square().reshape(n_chains, n_draws, n, measures).sum(-1)

@@ -55,7 +55,8 @@ def _mix(value: Tensor) -> Tensor:
 def quasi_normal(n: int, dim: int, seed: int) -> Tensor:
     """Give n standard normal vectors of a scrambled Sobol sequence: averages over them are far less noisy, (n, dim)."""
     uniform = torch.quasirandom.SobolEngine(dim, scramble=True, seed=derive_seed(seed, "sobol") & _MASK_31).draw(n)
-    return torch.special.ndtri(uniform.double().clamp(1e-6, 1 - 1e-6)).float()
+    normal: Tensor = torch.special.ndtri(uniform.double().clamp(1e-6, 1 - 1e-6))
+    return normal.float()
 
 
 @contextmanager

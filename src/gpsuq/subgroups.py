@@ -42,7 +42,7 @@ def split_points(values: Array) -> Array:
 
 
 def principal_direction(draws: Array) -> Array:
-    """Unit vector along which draws (m, p) vary most, its largest entry positive."""
+    """Give the unit vector along which draws (m, p) vary most, its largest entry positive."""
     centred = draws - draws.mean(0)
     direction: Array = np.linalg.svd(centred, full_matrices=False)[2][0]
-    return direction * np.sign(direction[np.abs(direction).argmax()])
+    return -direction if direction[np.abs(direction).argmax()] < 0 else direction

@@ -15,8 +15,8 @@ def summary_table(draws: Mapping[str, NDArray[np.floating]], coverage: float, *,
     """Summarise draws (chain, draw) of every named number.
 
     ``heterogeneity_sd`` is the standard deviation within chains, ``estimation_sd`` that between chains, which is a
-    standard error only where they were ``reweighted``. ``population_*`` bounds theta_i of an observation, ``mean_*`` the
-    mean of theta.
+    standard error only where they were ``reweighted``. ``population_*`` bounds theta_i of an observation, ``mean_*``
+    the mean of theta.
     """
     check_coverage(coverage)
     rows = {}

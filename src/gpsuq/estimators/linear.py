@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+DEFAULT_STEPS = 600
 _DRAWS = 512  # kept of each chain, for summaries and predictions
 _COMPONENTS = 1024  # of a predictive mixture, at least
 _NUMBERS = 1 << 22  # held at once when predicting
@@ -98,7 +100,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         random_intercept: bool = False,
         spread_weight: float | Literal["auto"] = "auto",
         n_chains: int = 20,
-        n_steps: int = 600,
+        n_steps: int = DEFAULT_STEPS,
         n_draws: int = 32,
         batch_size: int = 200,
         generator: MLP | None = None,
@@ -130,7 +132,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         groups
             Labels (n,) of subjects measured repeatedly: all rows of one share one theta.
         """
-        settings = self._settings()
+        settings = self.settings()
         X, y = validate_data(
             self, X, y, y_numeric=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
         )
@@ -155,12 +157,13 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             table = table.grouped(_group_codes(groups, len(y)))
         if self.random_intercept:
             _warn("a random intercept can hardly be told from sigma: trust the sum of their spreads only")
-        self._set_fit(fit_linear(table, units, settings), settings.seed)
+        self.set_fit(fit_linear(table, units, settings), settings.seed)
         for finding in self.findings_:
             _warn(finding.message)
         return self
 
-    def _settings(self) -> LinearSettings:
+    def settings(self) -> LinearSettings:
+        """Check the arguments and give them as the training takes them."""
         if self.random_intercept and not self.fit_intercept:
             raise GPSError("random_intercept needs fit_intercept=True")
         if self.spread_weight != "auto" and not (
@@ -182,7 +185,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             progress=self.progress,
         )
 
-    def _set_fit(self, fit: LinearFit, seed: int) -> None:
+    def set_fit(self, fit: LinearFit, seed: int) -> None:
         """Keep what was trained, and the draws that summaries and predictions are made of."""
         self.fit_ = fit
         self.seed_ = seed
@@ -225,6 +228,12 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             name: self.draws_[name] for name in ("intercept", "sigma")
         }
         return summary_table(columns, coverage, reweighted=self.fit_.reweighted)
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the fit into a directory that :func:`gpsuq.load` reads; nothing in it is code."""
+        from gpsuq.io import save
+
+        return save(self, path, force=force)
 
     def to_datatree(self) -> DataTree:
         """Export the draws for ArviZ: group ``uq``, dimensions chain, draw and coef."""

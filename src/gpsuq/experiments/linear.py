@@ -15,7 +15,7 @@ from gpsuq.baselines import BayesianLinearPosterior
 from gpsuq.baselines.robust import tukey_biweight
 from gpsuq.datasets import correlated
 from gpsuq.errors import GPSWarning
-from gpsuq.estimators import GPSLinearRegression
+from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
 from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.replicates import run_replicates
 from gpsuq.plots import save_figure
@@ -24,7 +24,7 @@ from gpsuq.plots.coefficients import boxplot_comparison
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 Design = Literal["outliers", "classical"]
 
 CONTAMINATION: dict[Design, float] = {"outliers": 0.05, "classical": 0.0}
@@ -33,7 +33,7 @@ _FRESH = 1000
 
 def estimator(seed: int, n_steps: int | None) -> GPSLinearRegression:
     """Give the estimator with default settings."""
-    return GPSLinearRegression(random_state=seed, **({} if n_steps is None else {"n_steps": n_steps}))
+    return GPSLinearRegression(random_state=seed, n_steps=DEFAULT_STEPS if n_steps is None else n_steps)
 
 
 def one_replicate(design: Design, seed: int, n_steps: int | None) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def one_replicate(design: Design, seed: int, n_steps: int | None) -> dict[str, A
         result[f"prediction_width_{name}"] = float(np.median(interval[1] - interval[0]))
     summary = gps.summary()
     return result | {
-        "sigma": float(summary.loc["sigma", "median"]),
+        "sigma": float(summary["median"]["sigma"]),
         "heterogeneity_sd": float(summary["heterogeneity_sd"].iloc[: len(theta)].mean()),
         "spread_weight": gps.spread_weight_,
         "warnings": len(caught),
@@ -114,8 +114,10 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
 
 def ratio_of_means(a: pd.Series, b: pd.Series) -> dict[str, float]:
     """Mean of a over mean of b, paired, with its standard error by the delta method."""
-    ratio = float(a.mean() / b.mean())
-    return {"ratio": ratio, "standard_error": float((a - ratio * b).sem() / b.mean())}
+    over, under = a.to_numpy(dtype=float), b.to_numpy(dtype=float)
+    ratio = over.mean() / under.mean()
+    error = (over - ratio * under).std(ddof=1) / np.sqrt(len(over)) / under.mean() if len(over) > 1 else np.nan
+    return {"ratio": float(ratio), "standard_error": float(error)}
 
 
 def comparison_figure(design: Design, seed: int, n_steps: int | None) -> Figure:

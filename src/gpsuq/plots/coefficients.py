@@ -47,7 +47,10 @@ def boxplot_comparison(gps: Array, posterior: Array, truth: Array, title: str) -
         for axis, name in ((left, "UQ distribution (GPS)"), (right, "Bayesian posterior")):
             _finish(axis, names, truth)
             axis.set(xlabel="coefficient", ylabel="value", title=f"{name}: {title}")
-        entries = {text: handle for axis in (left, right) for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+        entries: dict[str, Any] = {}
+        for axis in (left, right):
+            handles, labels = axis.get_legend_handles_labels()
+            entries |= dict(zip(labels, handles, strict=True))
         figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=len(entries))
         right.yaxis.set_tick_params(labelleft=True)
     return figure

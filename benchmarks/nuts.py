@@ -1,0 +1,109 @@
+"""GPSLinearRegression beside NumPyro's NUTS, 4 x (1000 + 1000): Student-t regression, mixture of two regressions.
+
+The time of GPS has everything in it: units, pilot, spread path, chains, centres. NUTS runs in a process of its own,
+its compilation counted, and is stopped once it has taken ``--limit`` times as long as GPS: the ratio is then a lower
+bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+SIZES = (1_000, 10_000, 100_000)
+MODELS = ("student-t", "mixture")
+
+
+def data_for(model: str, n: int):
+    from gpsuq.datasets import correlated, scissors
+
+    return correlated(n, 20, contamination=0.05, seed=0) if model == "student-t" else scissors(n, seed=0)
+
+
+def run_nuts(model: str, n: int) -> None:
+    """Sample the posterior once and print the smallest effective sample size."""
+    import numpyro
+
+    numpyro.set_host_device_count(4)
+    import jax
+    import jax.numpy as jnp
+    import numpyro.distributions as dist
+    from numpyro.diagnostics import summary
+    from numpyro.infer import MCMC, NUTS
+
+    data = data_for(model, n)
+    X, y = jnp.asarray(data.X, jnp.float32), jnp.asarray(data.y, jnp.float32)
+
+    def student_t():
+        slope = numpyro.sample("slope", dist.Normal(0, 10).expand([X.shape[1]]).to_event(1))
+        intercept = numpyro.sample("intercept", dist.Normal(0, 10))
+        scale = numpyro.sample("scale", dist.HalfNormal(5))
+        df = numpyro.sample("df", dist.Gamma(2, 0.1))
+        numpyro.sample("y", dist.StudentT(df, intercept + X @ slope, scale), obs=y)
+
+    def mixture():
+        weight = numpyro.sample("weight", dist.Dirichlet(jnp.ones(2)))
+        slope = numpyro.sample("slope", dist.Normal(0, 10).expand([2, X.shape[1]]).to_event(2))
+        intercept = numpyro.sample("intercept", dist.Normal(0, 10).expand([2]).to_event(1))
+        scale = numpyro.sample("scale", dist.HalfNormal(5).expand([2]).to_event(1))
+        components = dist.Normal(intercept + X @ slope.T, scale)
+        numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weight), components), obs=y)
+
+    kernel = NUTS(student_t if model == "student-t" else mixture)
+    sampler = MCMC(kernel, num_warmup=1000, num_samples=1000, num_chains=4, chain_method="parallel", progress_bar=False)
+    sampler.run(jax.random.PRNGKey(0))
+    table = summary(sampler.get_samples(group_by_chain=True))
+    print(min(float(values["n_eff"].min()) for values in table.values()))
+
+
+def main() -> None:
+    from common import write
+
+    from gpsuq import GPSLinearRegression, GPSWarning
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--limit", type=float, default=15.0)
+    parser.add_argument("--nuts", nargs=2)
+    arguments = parser.parse_args()
+    if arguments.nuts:
+        run_nuts(arguments.nuts[0], int(arguments.nuts[1]))
+        return
+    warnings.simplefilter("ignore", GPSWarning)
+    rows = []
+    for n in SIZES:
+        for model in MODELS:
+            data = data_for(model, n)
+            started = time.perf_counter()
+            GPSLinearRegression().fit(data.X, data.y)
+            gps = time.perf_counter() - started
+            started = time.perf_counter()
+            ess, stopped = None, False
+            try:
+                call = [sys.executable, __file__, "--nuts", model, str(n)]
+                done = subprocess.run(call, check=True, capture_output=True, text=True, timeout=arguments.limit * gps)
+                ess = float(done.stdout.splitlines()[-1])
+            except subprocess.TimeoutExpired:
+                stopped = True
+            nuts = time.perf_counter() - started
+            rows.append(
+                {
+                    "n": n,
+                    "model": model,
+                    "gps_seconds": round(gps, 1),
+                    "nuts_seconds": round(nuts, 1),
+                    "nuts_stopped": stopped,
+                    "nuts_smallest_effective_sample_size": ess,
+                    "ratio": round(nuts / gps, 2),
+                }
+            )
+            print(rows[-1], flush=True)
+            write(arguments.out, "nuts", f"python benchmarks/nuts.py --limit {arguments.limit:g}", rows)
+
+
+if __name__ == "__main__":
+    main()

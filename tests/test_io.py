@@ -1,0 +1,81 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpsuq import MLP, GPSError, GPSLinearRegression, load
+
+pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["a", "b"])
+    model = GPSLinearRegression(n_chains=3, n_steps=12, n_draws=8, generator=MLP(hidden=(8, 8)))
+    return model.fit(X, X["a"] + rng.normal(size=80)), X
+
+
+def test_a_saved_model_is_the_same_model(fitted, tmp_path):
+    model, X = fitted
+    again = load(model.save(tmp_path / "model"))
+    assert again.sample_parameters(50).equals(model.sample_parameters(50))
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.predict_interval(X).equals(model.predict_interval(X))
+    assert again.summary().equals(model.summary())
+    assert again.explain_rows(X, X["a"]).equals(model.explain_rows(X, X["a"]))
+    assert again.spread_path_.equals(model.spread_path_)
+    assert again.feature_names_in_.tolist() == ["a", "b"]
+    assert again.get_params()["n_chains"] == 3
+    assert again.fit_.findings == model.fit_.findings
+
+
+def test_what_is_there_is_not_overwritten_unasked(fitted, tmp_path):
+    model, _ = fitted
+    model.save(tmp_path / "model")
+    with pytest.raises(GPSError, match="exists already"):
+        model.save(tmp_path / "model")
+    model.save(tmp_path / "model", force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_interrupted_save_leaves_the_old_model(fitted, tmp_path, monkeypatch):
+    model, X = fitted
+    model.save(tmp_path / "model")
+    monkeypatch.setattr("gpsuq.io.save_tensors", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        model.save(tmp_path / "model", force=True)
+    assert np.array_equal(load(tmp_path / "model").predict(X), model.predict(X))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / "config.json").unlink(), "no saved model"),
+        (lambda d: (d / "config.json").write_text("{"), "damaged"),
+        (lambda d: (d / "config.json").write_text("[]"), "damaged"),
+        (lambda d: (d / "model.safetensors").unlink(), "damaged or incomplete"),
+        (lambda d: (d / "model.safetensors").write_bytes(b"\x80\x04cos\nsystem\n"), "damaged or incomplete"),
+        (lambda d: edit(d, format=99), "format 99"),
+        (lambda d: edit(d, type="Surprise"), "Surprise"),
+        (lambda d: edit(d, params={}), "damaged or incomplete"),
+        (lambda d: edit(d, n_chains=7), "damaged or incomplete"),
+    ],
+)
+def test_damaged_models_are_refused(fitted, tmp_path, damage, message):
+    fitted[0].save(tmp_path / "model")
+    damage(tmp_path / "model")
+    with pytest.raises(GPSError, match=message):
+        load(tmp_path / "model")
+
+
+def edit(directory, **changes):
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_only_fitted_estimators_are_saved(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        GPSLinearRegression().save(tmp_path / "model")
