@@ -63,3 +63,26 @@ def test_bad_input_is_named(rng):
         posterior.fit(np.ones(9), np.arange(9.0))
     with pytest.raises(GPSError, match="NaN"):
         posterior.fit(np.full((9, 1), np.nan), np.arange(9.0))
+
+
+def test_predictions_of_the_posterior_agree_with_its_samples(regression):
+    X, y = regression
+    posterior = BayesianLinearPosterior().fit(X, y)
+    samples = posterior.sample_predictive(X.iloc[:3], 60_000)
+    assert samples.shape == (60_000, 3)
+    assert np.allclose(samples.mean(0), posterior.predict(X.iloc[:3]), atol=0.03)
+    lower, upper = posterior.predict_interval(X.iloc[:3], 0.9)
+    assert np.allclose(np.quantile(samples, [0.05, 0.95], axis=0), [lower, upper], atol=0.06)
+
+
+@pytest.mark.parametrize("name", ["Huber", "Tukey", "LAD", "RANSAC"])
+def test_robust_baselines_resist_an_outlier(name):
+    pytest.importorskip("statsmodels")
+    from gpsuq.baselines.robust import ROBUST, least_squares
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X @ [1.0, -2.0] + 5.0 + 0.1 * rng.normal(size=60)
+    y[0] += 1e4
+    assert np.allclose(ROBUST[name](X, y), [1.0, -2.0], atol=0.2)
+    assert not np.allclose(least_squares(X, y), [1.0, -2.0], atol=0.2)

@@ -41,7 +41,6 @@ _LEARNING_RATE = 1e-2  # twice the general default: the pilot has done what need
 _CENTRE_DRAWS = 64
 _MEAN_DRAWS = 512
 _FAR, _SIGMA_LIMIT = 0.995, 3.0
-_SWEEPS = 4
 _SHAPE_MULTIPLE = 4.0  # bandwidth over noise variance when training: narrow tells spread from sigma
 _CENTRE_MULTIPLE = 14.0  # and when finding the centre: wide loses little efficiency where the noise is Normal
 _EXPECTED = ("spread-collapsed", "few-observations")  # findings that the penalty and the corrections answer
@@ -396,7 +395,6 @@ def recentre(problem: Problem, state: TrainingState, table: TrainingTable, setti
         draws,
         bandwidth,
         intercept=settings.intercept,
-        sweeps=_SWEEPS,
     ).to(draws.slope)
     shift = torch.where(torch.isfinite(shift).all(1, keepdim=True), shift, 0.0)
     slope = shift[:, : data.x.shape[-1]]

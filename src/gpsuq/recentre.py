@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-_NUMBERS = 1 << 22  # residuals held at once
+_NUMBERS = 1 << 21  # held at once
+_SOME = 20_000  # rows that bring the shift near its end, so that few sweeps over all rows are left
+_KEPT = 1 << 25
 _FLAT = 1e-3  # variance of the predictive mean over draws, in units of the noise variance, that counts as none
 _LEVELS = (0.125, 0.375, 0.625, 0.875)
 _RIDGE = 1e-9
@@ -50,31 +53,54 @@ def common_shift(
     bandwidth: Tensor,
     *,
     intercept: bool,
-    sweeps: int,
+    sweeps: int = 4,
 ) -> Tensor:
     """Give the shift of (slope, level) that minimises every chain's loss: (chain, p + 1), or (chain, p).
 
     ``x`` is (n, p) and ``y`` (n,), or (n, measures, p) and (n, measures) with a ``mask``; ``weights`` gives the weights
-    (chain, rows) of any rows; ``bandwidth`` (chain,) is the kernel's.
+    (chain, rows) of any rows; ``bandwidth`` (chain,) is the kernel's. Where rows are many, ``sweeps`` over some of them
+    are followed by half as many over all.
     """
     if x.dim() == 2:
         x, y = x[:, None], y[:, None]
     variance = draws.slope.var(1).sum(-1) + draws.level.var(1)
     if bool((variance <= _FLAT * draws.sigma.square().median(1).values).all()):
         draws = draws.without_spread()
-    n_chains, n_draws, p = draws.slope.shape
-    k = p + intercept
-    shift = torch.zeros(n_chains, k, dtype=torch.float64)
-    rows_at_once = max(1, _NUMBERS // (n_chains * n_draws * x.shape[1]))
+    shift = torch.zeros(len(draws.slope), draws.slope.shape[2] + intercept, dtype=torch.float64)
+    problem = _Problem(x, y, mask, weights, draws, bandwidth, intercept)
+    if len(x) > _SOME:
+        shift = _sweep(problem, shift, torch.linspace(0, len(x) - 1, _SOME).long(), sweeps)
+        sweeps = -(-sweeps // 2)
+    return _sweep(problem, shift, torch.arange(len(x)), sweeps)
+
+
+class _Problem(NamedTuple):
+    x: Tensor
+    y: Tensor
+    mask: Tensor | None
+    weights: Callable[[Tensor], Tensor]
+    draws: LinearDraws
+    bandwidth: Tensor
+    intercept: bool
+
+
+def _sweep(problem: _Problem, shift: Tensor, index: Tensor, sweeps: int) -> Tensor:
+    """Go on from a shift by sweeps over the rows in ``index``."""
+    x, y, mask, weights, draws, bandwidth, intercept = problem
+    n_chains, k = shift.shape
+    numbers_per_row = max(n_chains * draws.sigma.shape[1], k * k) * x.shape[1]
+    parts = index.split(max(1, _NUMBERS // numbers_per_row))
+    # Bootstrap weights are computed anew whenever they are asked for: worth keeping between sweeps while they are few.
+    kept = [weights(rows).to(x) for rows in parts] if n_chains * len(index) <= _KEPT else None
     for _ in range(sweeps):
         coefficients = torch.cat([draws.slope, draws.level[..., None]], 2) if intercept else draws.slope
         coefficients = coefficients + shift[:, None].to(coefficients)
         gram = torch.zeros(n_chains, k * k, dtype=torch.float64)
         pull = torch.zeros(n_chains, k, dtype=torch.float64)
-        for start in range(0, len(x), rows_at_once):
-            rows = torch.arange(start, min(start + rows_at_once, len(x)))
+        for number, rows in enumerate(parts):
             design = _design(x[rows], None if mask is None else mask[rows], intercept)
-            close, residual = _closeness(design, y[rows], coefficients, draws, bandwidth, weights(rows))
+            weight = weights(rows).to(x) if kept is None else kept[number]
+            close, residual = _closeness(design, y[rows], coefficients, draws, bandwidth, weight)
             flat = design.flatten(0, 1)
             outer = (flat[:, :, None] * flat[:, None, :]).flatten(1)
             gram += (close.sum(1) @ outer).double()
@@ -82,7 +108,7 @@ def common_shift(
         square = gram.reshape(n_chains, k, k)
         ridge = _RIDGE * square.diagonal(dim1=1, dim2=2).mean(1) + torch.finfo(torch.float64).tiny
         square = square + ridge[:, None, None] * torch.eye(k, dtype=torch.float64)
-        shift += torch.linalg.solve(square, pull[..., None])[..., 0]
+        shift = shift + torch.linalg.solve(square, pull[..., None])[..., 0]
     return shift
 
 
@@ -111,5 +137,5 @@ def _closeness(
     width = (bandwidth[:, None] + 2.0 * draws.sigma.square())[..., None]
     factor = torch.log(bandwidth[:, None, None] / width) * (0.5 * observed)
     close = torch.exp(factor - squared / width) / width
-    close = close * weight[:, None].to(close)
+    close = close * weight[:, None]
     return close.repeat_interleave(measures, -1) if measures > 1 else close, residual

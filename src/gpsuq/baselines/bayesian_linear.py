@@ -92,6 +92,19 @@ class BayesianLinearPosterior:
         table = {"mean": self.mean, "estimation_sd": self.sd, "mean_lower": lower, "mean_upper": upper}
         return pd.DataFrame(table, index=pd.Index(self.names, name="parameter"))
 
+    def predict(self, X: Any) -> Array:
+        """Give the mean of the predictive at every row of X."""
+        result: Array = self._design(np.asarray(X, dtype=np.float64)) @ self.mean
+        return result
+
+    def sample_predictive(self, X: Any, n_draws: int = 1000, seed: int = 0) -> Array:
+        """Draw new observations, (draw, row)."""
+        draws = self.sample_parameters(n_draws, seed)
+        noise = np.random.default_rng([seed, 1]).standard_normal((n_draws, len(X)))
+        mean = draws[self.names].to_numpy() @ self._design(np.asarray(X, dtype=np.float64)).T
+        result: Array = mean + draws["sigma"].to_numpy()[:, None] * noise
+        return result
+
     def predict_interval(self, X: Any, coverage: float = 0.95) -> Array:
         """Equal-tailed interval for new observations, (2, n)."""
         design = self._design(np.asarray(X, dtype=np.float64))
