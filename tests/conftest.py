@@ -13,7 +13,7 @@ import torch
 from gpsuq import Algorithm
 
 matplotlib.use("Agg")
-torch.set_num_threads(max(1, min(2, os.cpu_count() or 1)))
+torch.set_num_threads(max(1, min(2, os.cpu_count() or 1, int(os.environ.get("OMP_NUM_THREADS", 2)))))
 
 
 @pytest.fixture

@@ -79,3 +79,35 @@ def edit(directory, **changes):
 def test_only_fitted_estimators_are_saved(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         GPSLinearRegression().save(tmp_path / "model")
+
+
+def test_force_replaces_models_only(fitted, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(GPSError, match=r"thesis\.txt"):
+        fitted[0].save(tmp_path / "mine", force=True)
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(GPSError, match="a file"):
+        fitted[0].save(tmp_path / "file", force=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_swap_that_fails_puts_the_old_model_back(fitted, tmp_path, monkeypatch):
+    import os
+
+    model, X = fitted
+    model.save(tmp_path / "model")
+    replace, calls = os.replace, []
+
+    def failing(source, target):
+        calls.append(source)
+        if len(calls) == 2:
+            raise OSError("disk full")
+        replace(source, target)
+
+    monkeypatch.setattr("gpsuq.io.os.replace", failing)
+    with pytest.raises(OSError, match="disk full"):
+        model.save(tmp_path / "model", force=True)
+    monkeypatch.undo()
+    assert np.array_equal(load(tmp_path / "model").predict(X), model.predict(X))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -12,7 +12,11 @@ def make(rng, n=300, p=2, draws=6, spread=0.5):
     x = torch.from_numpy(rng.normal(size=(n, p))).float()
     y = x @ torch.tensor([1.0, -1.0]) + 0.5 + 0.6 * torch.from_numpy(rng.normal(size=n)).float()
     slope = torch.from_numpy(spread * rng.normal(size=(2, draws, p))).float()
-    return x, y, LinearDraws(slope, torch.zeros(2, draws), 0.4 + torch.rand(2, draws))
+    return (
+        x,
+        y,
+        LinearDraws(slope, torch.zeros(2, draws), torch.from_numpy(rng.uniform(0.4, 1.4, size=(2, draws))).float()),
+    )
 
 
 def loss(shift, x, y, weight, draws, chain, bandwidth):

@@ -126,10 +126,11 @@ class ChainWeights:
 
     def _mean(self) -> Tensor:
         """Mean training weight of each chain, so that its loss is a weighted mean; rows evenly spaced tell it."""
-        mean = self._raw(torch.arange(0, self.n, -(-self.n // _MEAN_ROWS))).mean(1)
+        rows = torch.arange(self.n) if self.weight is None else self.weight.nonzero().flatten()
+        mean = self._raw(rows[:: -(-len(rows) // _MEAN_ROWS)]).mean(1)
         if not bool((mean > 0).all()):
             raise GPSError("weights are so small that nothing is left of them: rescale them to a mean of 1")
-        return mean
+        return mean * (len(rows) / self.n)
 
     def _raw(self, rows: Tensor) -> Tensor:
         base = torch.ones(len(rows), dtype=torch.float64) if self.weight is None else self.weight[rows].double()

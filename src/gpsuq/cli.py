@@ -84,11 +84,12 @@ def fit_linear(
     console = Console()
     with _speaking(console):
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
+        from gpsuq.io import refuse_existing
         from gpsuq.plots import save_figure
-        from gpsuq.tables import read_table, split_table
+        from gpsuq.tables import numbered, read_table, split_table
 
         table = split_table(read_table(data), target, groups=groups, weights=weights, drop=drop or ())
-        _refuse_existing(out, force)
+        refuse_existing(out.absolute(), force=force)
         estimator = GPSLinearRegression(
             fit_intercept=intercept,
             random_intercept=random_intercept,
@@ -99,7 +100,7 @@ def fit_linear(
         estimator.fit(table.X, table.y, table.weights, groups=table.groups)
         estimator.save(out, force=force)
         estimator.summary().to_csv(out / "summary.csv")
-        estimator.explain_rows(table.X, table.y).rename_axis("row").to_csv(out / "rows.csv")
+        numbered(estimator.explain_rows(table.X, table.y)).to_csv(out / "rows.csv")
         figure = save_figure(estimator.plot_coefficients(), out / "coefficients.png")
     _print_summary(console, estimator)
     _list_files(
@@ -141,7 +142,7 @@ def predict(
     with _speaking(console):
         from gpsuq.errors import GPSError
         from gpsuq.io import load
-        from gpsuq.tables import check_numbers, read_table
+        from gpsuq.tables import check_numbers, numbered, read_table
 
         estimator = load(model)
         table = read_table(data)
@@ -154,20 +155,14 @@ def predict(
         result = estimator.predict_interval(table, coverage)
         result.insert(0, "mean", estimator.predict(table))
         if out is not None:
-            _refuse_existing(out, force)
+            if out.exists() and not force:
+                raise GPSError(f"{out} exists already; choose another name or pass --force")
             out.parent.mkdir(parents=True, exist_ok=True)
-            result.rename_axis("row").to_csv(out)
+            numbered(result).to_csv(out)
     if out is None:
-        typer.echo(result.rename_axis("row").to_csv(), nl=False)
+        typer.echo(numbered(result).to_csv(), nl=False)
     else:
         _list_files(console, [out])
-
-
-def _refuse_existing(out: Path, force: bool) -> None:
-    from gpsuq.errors import GPSError
-
-    if out.exists() and not force:
-        raise GPSError(f"{out} exists already; choose another name or pass --force")
 
 
 def _print_summary(console: Console, estimator: Any, summary: Any = None) -> None:
@@ -176,9 +171,10 @@ def _print_summary(console: Console, estimator: Any, summary: Any = None) -> Non
     summary = estimator.summary() if summary is None else summary
     verdict = "differ between rows" if estimator.heterogeneous_ else "are the same for all rows"
     console.print(f"Coefficients {verdict} (spread weight {estimator.spread_weight_:g}).")
-    table = Table("parameter", *(str(column) for column in summary), header_style="bold")
+    table = Table("parameter", "mean", "heterogeneity sd", "estimation sd", "interval of the mean", header_style="bold")
     for name, row in summary.iterrows():
-        table.add_row(str(name), *(f"{value:.4g}" for value in row))
+        numbers = (f"{row[column]:.4g}" for column in ("mean", "heterogeneity_sd", "estimation_sd"))
+        table.add_row(str(name), *numbers, f"{row['mean_lower']:.4g} to {row['mean_upper']:.4g}")
     console.print(table)
 
 
@@ -343,13 +339,13 @@ def _run(function: Callable[..., list[Path]], *arguments: Any, **options: Any) -
 @contextmanager
 def _speaking(console: Console) -> Iterator[None]:
     """Print warnings as one line each, and errors as one line with exit code 1."""
-    from gpsuq.errors import GPSError, GPSWarning
+    from gpsuq.errors import GPSWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GPSWarning)
         try:
             yield
-        except GPSError as error:
+        except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
             Console(stderr=True).print(f"error: {error}", style="red", markup=False)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interruption:

@@ -34,6 +34,7 @@ from gpsuq.spread import SpreadChoice
 FORMAT = 1
 _CONFIG, _MODEL = "config.json", "model.safetensors"
 _UNITS = ("center", "matrix", "slope")
+_OURS = {_CONFIG, _MODEL, "summary.csv", "rows.csv", "coefficients.png"}
 
 
 def save(estimator: GPSLinearRegression, path: str | Path, *, force: bool = False) -> Path:
@@ -41,27 +42,57 @@ def save(estimator: GPSLinearRegression, path: str | Path, *, force: bool = Fals
     if not isinstance(estimator, GPSLinearRegression):
         raise GPSError(f"save knows GPSLinearRegression, got {type(estimator).__name__}")
     check_is_fitted(estimator)
-    directory = Path(path)
-    if directory.exists() and not force:
-        raise GPSError(f"{directory} exists already; choose another directory or pass force=True")
+    directory = Path(path).absolute()
+    refuse_existing(directory, force=force)
     directory.parent.mkdir(parents=True, exist_ok=True)
     config, tensors = _describe(estimator)
     temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
     try:
-        (temporary / _CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False) + "\n")
+        (temporary / _CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n")
         (temporary / _MODEL).write_bytes(save_tensors(tensors))
         temporary.chmod(0o755)
-        if directory.exists():
-            retired = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.old."))
-            os.replace(directory, retired / "old")
-            os.replace(temporary, directory)
-            shutil.rmtree(retired)
-        else:
-            os.replace(temporary, directory)
+        _swap(temporary, directory)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return directory
+    return Path(path)
+
+
+def refuse_existing(directory: Path, *, force: bool) -> None:
+    """Raise where a directory exists, or, with ``force``, where it holds anything that gpsuq did not write."""
+    if not directory.exists():
+        return
+    if not force:
+        raise GPSError(f"{directory} exists already; choose another directory or force it")
+    foreign = [] if not directory.is_dir() else sorted({path.name for path in directory.iterdir()} - _OURS)
+    if foreign or not directory.is_dir():
+        raise GPSError(
+            f"{directory} is not replaced: it holds {foreign[0] if foreign else 'a file'}, which is no part of a saved "
+            "model; choose another directory"
+        )
+
+
+def _swap(new: Path, directory: Path) -> None:
+    """Put ``new`` in the place of ``directory``; whatever goes wrong, one of the two is there afterwards."""
+    if not directory.exists():
+        os.replace(new, directory)
+        return
+    retired = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.old."))
+    os.replace(directory, retired / "old")
+    try:
+        os.replace(new, directory)
+    except BaseException:
+        os.replace(retired / "old", directory)
+        raise
+    finally:
+        shutil.rmtree(retired, ignore_errors=True)
+
+
+def _plain(value: Any) -> Any:
+    """Give a NumPy number as JSON knows it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise GPSError(f"cannot save {value!r}: JSON has no such thing")
 
 
 def load(path: str | Path) -> GPSLinearRegression:
@@ -103,7 +134,7 @@ def _describe(estimator: GPSLinearRegression) -> tuple[dict[str, Any], dict[str,
         "level": fit.units.level,
         "scale": fit.units.scale,
         "sigma_factor": fit.sigma_factor,
-        "sigma_limit": fit.sigma_limit,
+        "sigma_range": fit.sigma_range,
         "spread_weight": fit.spread_weight,
         "spread_path": None if fit.choice is None else fit.choice.table.reset_index().to_dict("list"),
         "reweighted": fit.reweighted,
@@ -141,7 +172,7 @@ def _restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearReg
         chains=list(config["chains"]),
         offset=tensors["offset"],
         sigma_factor=config["sigma_factor"],
-        sigma_limit=config["sigma_limit"],
+        sigma_range=(config["sigma_range"][0], config["sigma_range"][1]),
         choice=choice,
         spread_weight=config["spread_weight"],
         reweighted=config["reweighted"],

@@ -24,7 +24,7 @@ from gpsuq.generators import MLP, Generator
 from gpsuq.gps import GPS
 from gpsuq.kernels import Gaussian, Kernel, Mixture
 from gpsuq.models import ObservationModel, linear_regression
-from gpsuq.pilot import robust_pilot
+from gpsuq.pilot import residual_scale, robust_pilot
 from gpsuq.recentre import LinearDraws, common_shift
 from gpsuq.seeds import derive_seed, quasi_normal
 from gpsuq.sources import ArraySource
@@ -40,7 +40,9 @@ _FIRST_ROWS = 20_000
 _LEARNING_RATE = 1e-2  # twice the general default: the pilot has done what needs small steps
 _CENTRE_DRAWS = 64
 _MEAN_DRAWS = 512
-_FAR, _SIGMA_LIMIT = 0.995, 3.0
+_FAR, _SIGMA_LIMIT, _SIGMA_FLOOR = 0.995, 3.0, 1e-4
+_FARTHEST = 1e15  # squares must stay within float32
+_MOST_PADDED = 1 << 28
 _SHAPE_MULTIPLE = 4.0  # bandwidth over noise variance when training: narrow tells spread from sigma
 _CENTRE_MULTIPLE = 14.0  # and when finding the centre: wide loses little efficiency where the noise is Normal
 _EXPECTED = ("spread-collapsed", "few-observations")  # findings that the penalty and the corrections answer
@@ -77,7 +79,7 @@ class LinearUnits:
         result = torch.empty(len(y))
         for rows in _blocks(len(y)):
             fitted = self.level + (X[rows] - self.center) @ self.slope
-            result[rows] = torch.from_numpy((y[rows] - fitted) / self.scale)
+            result[rows] = torch.from_numpy(np.clip((y[rows] - fitted) / self.scale, -_FARTHEST, _FARTHEST))
         return result
 
     def parameters(self, draws: LinearDraws) -> dict[str, Array]:
@@ -108,10 +110,12 @@ def linear_units(
     spread = np.where(constant, 1.0, spread)
     values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, moment / np.outer(spread, spread)))
     kept = values > _DEPENDENT * max(values[-1], 1.0)
-    if kept.sum() < len(values) - constant.sum():
+    if kept.sum() < min(len(values) - constant.sum(), n - intercept):
         loads = (np.abs(vectors[:, ~kept]).max(1) > 1e-3) & ~constant
         _warn(f"columns {_listed(names, loads)} depend on each other: what they share is divided between them")
     order = np.flatnonzero(kept)[::-1]
+    if len(order) == 0:  # nothing varies: one direction that is zero for all rows stands in
+        order, vectors, values = np.array([0]), np.zeros_like(vectors), np.ones_like(values)
     if n <= len(order) + intercept:
         few = max(1, (n - 1) // 2)
         _warn(
@@ -120,19 +124,21 @@ def linear_units(
         )
         order = order[:few]
     matrix = vectors[:, order] / np.sqrt(values[order]) / (size * spread)[:, None]
-    unit = float(np.abs(y).max()) or 1.0  # squares of very large or small y stay finite
+    center_y = float(np.median(y)) if intercept else 0.0
+    size_y = np.abs(y - center_y)
+    unit = float(np.median(size_y)) or float(size_y.max())  # squares of very large or small y stay finite
     some = np.flatnonzero(weights)
     some = np.random.default_rng(seed).choice(some, _CHUNK, replace=False) if n > _CHUNK else some
     design = (X[some] - center * size) @ matrix
     if intercept:
         design = np.column_stack([design, np.ones(len(some))])
-    pilot = robust_pilot(design, y[some] / unit, weights[some], seed=seed)
+    pilot = robust_pilot(design, (y[some] - center_y) / unit, weights[some], seed=seed)
     coefficients = pilot.coefficients * unit
     return LinearUnits(
         center=center * size,
         matrix=matrix,
         slope=matrix @ coefficients[: matrix.shape[1]],
-        level=float(coefficients[-1]) if intercept else 0.0,
+        level=center_y + float(coefficients[-1]) if intercept else 0.0,
         scale=(pilot.scale or 1.0) * unit,
     )
 
@@ -200,6 +206,11 @@ class TrainingTable:
     def grouped(self, codes: NDArray[np.intp]) -> TrainingTable:
         """Make one observation of all rows that share a code (0, 1, ...), padded to the length of the longest."""
         counts = np.bincount(codes)
+        if len(counts) * int(counts.max()) * self.x.shape[-1] > _MOST_PADDED:
+            raise GPSError(
+                f"groups of up to {counts.max()} rows, {len(counts)} in all, take too much memory when padded to one "
+                "length; split the longest groups, or fit a sample of them"
+            )
         order = np.argsort(codes, kind="stable")
         place = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
         group, measure, row = (torch.from_numpy(a) for a in (codes[order], place, order))
@@ -208,11 +219,11 @@ class TrainingTable:
         x[group, measure], y[group, measure], mask[group, measure] = self.x[row], self.y[row], True
         weight = None
         if self.weight is not None:
-            total = torch.zeros(len(counts)).index_add_(0, torch.from_numpy(codes), self.weight)
-            weight = total / torch.from_numpy(counts)
-            if not torch.allclose(weight[torch.from_numpy(codes)].float(), self.weight):
+            weight = torch.zeros(len(counts))
+            weight[torch.from_numpy(codes)] = self.weight
+            if not torch.equal(weight[torch.from_numpy(codes)], self.weight):
                 raise GPSError("sample_weight must be the same for all rows of a group: a subject counts as a whole")
-        return TrainingTable(x, y, mask, None if weight is None else weight.float())
+        return TrainingTable(x, y, mask, weight)
 
     @property
     def n_observations(self) -> float:
@@ -223,6 +234,10 @@ class TrainingTable:
     def measures_each(self) -> float:
         """Mean number of measures of an observation: squared distances add up over them."""
         return self.n_measures / self.n_observations
+
+    def sigma_floor(self, k: int) -> float:
+        """Smallest sigma that k coefficients may leave: with too few rows a fit could pass through half of them."""
+        return 1.0 if self.n_observations <= 2 * k else _SIGMA_FLOOR
 
     def far(self, level: float) -> float:
         """Quantile of the absolute residuals."""
@@ -243,8 +258,8 @@ class LinearFit:
     """Trained chains of a linear regression, with what leads from their noise to the user's parameters.
 
     ``offset`` (chain, r + 1) is added to each chain's slope and level, and sigma is multiplied by ``sigma_factor``: the
-    corrections for small samples. A bounded kernel hardly tells a large sigma from a huge one, so it ends at
-    ``sigma_limit``.
+    corrections for small samples. A bounded kernel hardly tells a large sigma from a huge one, and few rows do not keep
+    it from zero, so it stays within ``sigma_range``.
     """
 
     generator: Generator
@@ -252,7 +267,7 @@ class LinearFit:
     chains: list[int]
     offset: Tensor
     sigma_factor: float
-    sigma_limit: float
+    sigma_range: tuple[float, float]
     choice: SpreadChoice | None
     spread_weight: float
     reweighted: bool
@@ -271,7 +286,7 @@ class LinearFit:
             LinearDraws(
                 draws.slope[kept] + self.offset[kept, None, :-1],
                 draws.level[kept] + self.offset[kept, None, -1],
-                draws.sigma[kept].clamp(max=self.sigma_limit) * self.sigma_factor,
+                draws.sigma[kept].clamp(*self.sigma_range) * self.sigma_factor,
             )
         )
 
@@ -298,7 +313,8 @@ def fit_linear(table: TrainingTable, units: LinearUnits, settings: LinearSetting
     n, k = table.n_observations, units.rank + settings.intercept
     bootstrap = n > 2 * k
     equal = spread_weight >= PATH[-1]
-    noise_variance = float(_draws(generator, _MEAN_DRAWS, settings).sigma.square().median())
+    floor = table.sigma_floor(k)
+    noise_variance = max(float(_draws(generator, _MEAN_DRAWS, settings).sigma.square().median()), floor**2)
     gps = settings.sampler(
         Gaussian(_SHAPE_MULTIPLE * noise_variance * table.measures_each),
         # Without spread only the law of sigma is left to learn.
@@ -318,14 +334,15 @@ def fit_linear(table: TrainingTable, units: LinearUnits, settings: LinearSetting
     center = center - center[alive].mean(0)
     if bootstrap:
         offset = center * (n / (n - k) - 1.0)
-        variance_factor = table.n_measures / (table.n_measures - 2 * k)
+        # n / (n - 2k) is the leading term only: simulations give about exp(2k / n), which ends at e.
+        variance_factor = min(table.n_measures / (table.n_measures - 2 * k), np.e)
     else:
         _warn(
             f"{n:g} observations for {k} coefficients: too few for bootstrap weights, so the uncertainty of the "
             "coefficients is that of Normal theory around the robust fit"
         )
-        variance_factor = table.n_measures / max(table.n_measures - k, 1.0)
-        sigma = float(draws.sigma[alive].square().median().sqrt()) * variance_factor**0.5
+        variance_factor = 1.0
+        floor = sigma = residual_scale_around(table, draws, alive, k)
         offset = normal_theory(center.shape, max(n - k, 1.0), settings.seed) * (sigma / n**0.5) - center
         if not settings.intercept:
             offset[:, -1] = 0.0
@@ -336,7 +353,7 @@ def fit_linear(table: TrainingTable, units: LinearUnits, settings: LinearSetting
         chains=alive.tolist(),
         offset=offset,
         sigma_factor=variance_factor**0.5,
-        sigma_limit=max(_SIGMA_LIMIT, table.far(_FAR)),
+        sigma_range=(floor, max(_SIGMA_LIMIT, table.far(_FAR))),
         choice=choice,
         spread_weight=spread_weight,
         reweighted=settings.n_chains > 1,
@@ -372,12 +389,24 @@ def first_stage(table: TrainingTable, settings: LinearSettings) -> tuple[Generat
     if held_out is not None and len(weights) > 1:
         scores = evaluate(problem, state, held_out).score.double().reshape(len(weights), -1)
         # Who names groups says that they differ: then equal coefficients have to show that they are better.
-        choice = choose_spread(weights, scores.nan_to_num(nan=1.0).numpy(), presume_equal=table.mask is None)
+        choice = choose_spread(
+            weights,
+            scores.nan_to_num(nan=1.0).numpy(),
+            frequency=_held_out_weight(problem),
+            presume_equal=table.mask is None,
+        )
         chosen = weights.index(choice.weight)
     candidates = range(chosen * N_FOLDS, (chosen + 1) * N_FOLDS)
-    score = evaluate(problem, state, some_rows(problem)).score.mean(1).nan_to_num(nan=torch.inf)
+    score = evaluate(problem, state, some_rows(problem)).score.mean(1).nan_to_num(nan=torch.inf)  # on the same rows
     best = sorted(candidates, key=lambda chain: float(score[chain]))[: N_FOLDS // 2]  # others may be stuck
     return state.generator.select(best), weights[chosen], choice
+
+
+def _held_out_weight(problem: Problem) -> Array | None:
+    """Frequencies of the held-out observations, all folds in turn."""
+    assert isinstance(problem.source, ArraySource)
+    rows, weight = problem.source.weights.held_out, problem.source.sample.weight
+    return None if weight is None or rows is None else weight[rows[:N_FOLDS]].double().flatten().numpy()
 
 
 def recentre(problem: Problem, state: TrainingState, table: TrainingTable, settings: LinearSettings) -> None:
@@ -386,7 +415,8 @@ def recentre(problem: Problem, state: TrainingState, table: TrainingTable, setti
     data, generator = problem.source.sample, state.generator
     assert data.x is not None
     draws = _draws(generator, _CENTRE_DRAWS, settings)
-    bandwidth = _CENTRE_MULTIPLE * table.measures_each * draws.sigma.square().median(1).values
+    variance = draws.sigma.square().median(1).values.clamp(min=table.sigma_floor(data.x.shape[-1] + 1) ** 2)
+    bandwidth = _CENTRE_MULTIPLE * table.measures_each * variance
     shift = common_shift(
         data.x,
         data.y,
@@ -405,6 +435,16 @@ def recentre(problem: Problem, state: TrainingState, table: TrainingTable, setti
             pivot = generator(torch.zeros(generator.n_chains, 1, 1, generator.noise_dim))["pivot"][:, 0, 0].detach()
             by = by + (pivot * slope).sum(-1)
         generator.shift("intercept", by)
+
+
+def residual_scale_around(table: TrainingTable, draws: LinearDraws, chains: Tensor, k: int) -> float:
+    """Robust scale of the residuals around the mean coefficients of all chains."""
+    slope, level = draws.slope[chains].mean((0, 1)), draws.level[chains].mean()
+    residuals = table.y - level - table.x @ slope
+    weight = torch.ones(len(table)) if table.weight is None else table.weight
+    if table.mask is not None:
+        residuals, weight = residuals[table.mask], weight[:, None].expand_as(table.y)[table.mask]
+    return max(residual_scale(residuals.double().numpy(), k, weight.double().numpy()), _SIGMA_FLOOR)
 
 
 def normal_theory(shape: tuple[int, ...] | torch.Size, df: float, seed: int) -> Tensor:

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 _ROWS = 4096  # a start needs no more
 _STARTS = 64
 _WORK = 2e8  # numbers that the starts may take in one sweep
-_LAD_SWEEPS = 30
+_LAD_SWEEPS = 50
 _SWEEPS = 10
 _BREAKDOWN, _CUTOFF = 0.25, 2.937  # the cutoff makes the scale that of a Normal
 _SCALE_SWEEPS = 15
@@ -43,10 +43,12 @@ def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: 
         design, y, weight = design[rows], y[rows], np.ones(_ROWS)
     n, k = design.shape
     if n <= k + 1:
-        return Pilot(np.zeros(k), _scale(y - np.median(y), 1))
+        return Pilot(np.zeros(k), residual_scale(y - np.median(y), 1, weight))
     deviations = least_absolute_deviations(design, y, weight)
-    scale = _scale(y - design @ deviations, k)
-    starts = np.vstack([deviations, _weighted_least_squares(design, y, weight[None])[0], _elemental(design, y, rng)])
+    scale = residual_scale(y - design @ deviations, k, weight)
+    starts = np.vstack(
+        [deviations, _weighted_least_squares(design, y, weight[None])[0], _elemental(design, y, weight, rng)]
+    )
     for _ in range(_SWEEPS):
         residuals = y - starts @ design.T
         share = np.square(residuals / (_CUTOFF * m_scale(residuals, weight)[:, None]))
@@ -68,18 +70,20 @@ def m_scale(residuals: Array, weight: Array) -> Array:
 
 def least_absolute_deviations(design: Array, y: Array, weight: Array) -> Array:
     """Minimise the weighted sum of absolute residuals, by iteratively re-weighted least squares."""
-    coefficients: Array = _weighted_least_squares(design, y, weight[None])[0]
+    coefficients = np.zeros(design.shape[1])  # not least squares: one response may be as far as numbers go
+    typical = np.median(np.abs(y))
     for _ in range(_LAD_SWEEPS):
         size = np.abs(y - design @ coefficients)
-        floor = 1e-3 * np.median(size) + 1e-12 * size.max() + np.finfo(float).tiny
+        floor = 1e-3 * np.median(size) + 1e-12 * typical + np.finfo(float).tiny
         coefficients = _weighted_least_squares(design, y, (weight / np.maximum(size, floor))[None])[0]
     return coefficients
 
 
-def _scale(residuals: Array, k: int) -> float:
+def residual_scale(residuals: Array, k: int, weight: Array) -> float:
     """1.4826 x median of the n - k largest absolute residuals: a fit of k coefficients makes about k of them zero."""
-    size = np.sort(np.abs(residuals))[min(k, len(residuals) - 1) :]
-    scale = 1.4826 * float(np.median(size))
+    order = np.argsort(np.abs(residuals))
+    size, below = np.abs(residuals)[order], np.cumsum(weight[order])
+    scale = 1.4826 * float(size[np.searchsorted(below, min(0.5 * (below[-1] + k), below[-1]))])
     return scale if scale > 0 else float(np.sqrt(np.mean(residuals**2)))
 
 
@@ -93,9 +97,10 @@ def _weighted_least_squares(design: Array, y: Array, weights: Array) -> Array:
     return result
 
 
-def _elemental(design: Array, y: Array, rng: np.random.Generator) -> Array:
+def _elemental(design: Array, y: Array, weight: Array, rng: np.random.Generator) -> Array:
     """Fits through as few random rows as determine one; with several of them some hold no outlier."""
     n, k = design.shape
     count = int(min(_STARTS, _WORK / (n * k)))
-    rows = np.stack([rng.choice(n, k, replace=False) for _ in range(count)]) if count else np.zeros((0, k), int)
+    share = weight / weight.sum() if np.ptp(weight) > 0 and np.count_nonzero(weight) >= k else None
+    rows = [rng.choice(n, k, replace=False, p=share) for _ in range(count)]
     return np.stack([np.linalg.lstsq(design[r], y[r], rcond=1e-8)[0] for r in rows]) if count else np.zeros((0, k))

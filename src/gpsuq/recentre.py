@@ -100,7 +100,8 @@ def _sweep(problem: _Problem, shift: Tensor, index: Tensor, sweeps: int) -> Tens
         for number, rows in enumerate(parts):
             design = _design(x[rows], None if mask is None else mask[rows], intercept)
             weight = weights(rows).to(x) if kept is None else kept[number]
-            close, residual = _closeness(design, y[rows], coefficients, draws, bandwidth, weight)
+            measures = torch.ones(()) if mask is None else mask[rows].sum(1).to(x)
+            close, residual = _closeness(design, y[rows], coefficients, draws, bandwidth, weight, measures)
             flat = design.flatten(0, 1)
             outer = (flat[:, :, None] * flat[:, None, :]).flatten(1)
             gram += (close.sum(1) @ outer).double()
@@ -127,13 +128,13 @@ def _closeness(
     draws: LinearDraws,
     bandwidth: Tensor,
     weight: Tensor,
+    observed: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Weight of every measure in the least squares, and its residual: (chain, draw, rows x measures)."""
     n_chains, n_draws, _ = coefficients.shape
     n, measures, _ = design.shape
     residual = y.flatten() - coefficients @ design.flatten(0, 1).T
     squared = residual.square().reshape(n_chains, n_draws, n, measures).sum(-1)
-    observed = (design.abs().sum(-1) > 0).sum(-1).to(y) if measures > 1 else y.new_ones(())
     width = (bandwidth[:, None] + 2.0 * draws.sigma.square())[..., None]
     factor = torch.log(bandwidth[:, None, None] / width) * (0.5 * observed)
     close = torch.exp(factor - squared / width) / width

@@ -27,20 +27,25 @@ class SpreadChoice:
     table: pd.DataFrame
 
 
-def choose_spread(weights: Sequence[float], scores: Array, *, presume_equal: bool = True) -> SpreadChoice:
+def choose_spread(
+    weights: Sequence[float], scores: Array, *, frequency: Array | None = None, presume_equal: bool = True
+) -> SpreadChoice:
     """Choose from held-out scores (weight, observation), lower is better, all under one kernel.
 
-    If the strongest penalty is within two standard errors of the best and ``presume_equal``, it is taken: there is no
-    evidence for heterogeneity. Otherwise the weakest within one standard error of the best is: a penalty that was only
-    needed to find the spread would shrink it.
+    ``frequency`` says how often each observation counts. If the strongest penalty is within two standard errors of the
+    best and ``presume_equal``, it is taken: there is no evidence for heterogeneity. Otherwise the weakest within one
+    standard error of the best is: a penalty that was only needed to find the spread would shrink it.
     """
-    means = scores.mean(1)
-    excess = scores - scores[means.argmin()]
-    error = excess.std(1, ddof=1) / np.sqrt(scores.shape[1])
-    equal = presume_equal and excess[-1].mean() <= _EVIDENCE * error[-1]
-    chosen = len(weights) - 1 if equal else int((excess.mean(1) <= _AS_GOOD * error).argmax())
+    counts = np.ones(scores.shape[1]) if frequency is None else frequency
+    total = counts.sum()
+    means = scores @ counts / total
+    lost = scores - scores[means.argmin()]
+    excess = lost @ counts / total
+    error = np.sqrt(np.square(lost - excess[:, None]) @ counts / max(total - 1.0, 1.0) / total)
+    equal = presume_equal and excess[-1] <= _EVIDENCE * error[-1]
+    chosen = len(weights) - 1 if equal else int((excess <= _AS_GOOD * error).argmax())
     table = pd.DataFrame(
-        {"score": means, "excess": excess.mean(1), "standard_error": error},
+        {"score": means, "excess": excess, "standard_error": error},
         index=pd.Index(list(weights), name="spread_weight"),
     )
     return SpreadChoice(float(weights[chosen]), table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,10 +30,12 @@ def read_table(path: str | Path) -> pd.DataFrame:
     if not path.is_file():
         raise GPSError(f"there is no file {path}")
     try:
-        table = pd.read_csv(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(path, index_col=False)
     except pd.errors.EmptyDataError as error:
         raise GPSError(f"{path} is empty: a header and at least two rows are needed") from error
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
         raise GPSError(f"{path} cannot be read as CSV: {error}") from error
     if table.empty:
         raise GPSError(f"{path} has a header but no rows")
@@ -73,3 +76,8 @@ def check_numbers(table: pd.DataFrame) -> None:
             f"{', '.join(str(row + 1) for row in rows[:_SHOWN])}{more} (the first row below the header is 1); "
             "fill or delete them"
         )
+
+
+def numbered(table: pd.DataFrame) -> pd.DataFrame:
+    """Give rows the numbers that messages use: the first row below the header is 1."""
+    return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="row"))

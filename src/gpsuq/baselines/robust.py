@@ -22,6 +22,10 @@ def _statsmodels() -> Any:
     return statsmodels.api
 
 
+def _with_constant(X: Array) -> Array:
+    return np.column_stack([np.ones(len(X)), X])
+
+
 def least_squares(X: Array, y: Array) -> Array:
     """Ordinary least squares, which is the mean of the flat-prior posterior."""
     result: Array = LinearRegression().fit(X, y).coef_
@@ -31,21 +35,21 @@ def least_squares(X: Array, y: Array) -> Array:
 def huber(X: Array, y: Array) -> Array:
     """Huber's M-estimator, statsmodels' RLM with its defaults."""
     sm = _statsmodels()
-    result: Array = sm.RLM(y, sm.add_constant(X), M=sm.robust.norms.HuberT()).fit().params[1:]
+    result: Array = sm.RLM(y, _with_constant(X), M=sm.robust.norms.HuberT()).fit().params[1:]
     return result
 
 
 def tukey_biweight(X: Array, y: Array) -> Array:
     """Tukey's biweight, statsmodels' RLM with its defaults."""
     sm = _statsmodels()
-    result: Array = sm.RLM(y, sm.add_constant(X), M=sm.robust.norms.TukeyBiweight()).fit().params[1:]
+    result: Array = sm.RLM(y, _with_constant(X), M=sm.robust.norms.TukeyBiweight()).fit().params[1:]
     return result
 
 
 def least_absolute_deviations(X: Array, y: Array) -> Array:
     """Median regression, statsmodels' QuantReg at 1/2."""
     sm = _statsmodels()
-    result: Array = sm.QuantReg(y, sm.add_constant(X)).fit(q=0.5, max_iter=5000).params[1:]
+    result: Array = sm.QuantReg(y, _with_constant(X)).fit(q=0.5, max_iter=5000).params[1:]
     return result
 
 

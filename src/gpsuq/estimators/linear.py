@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Normal
 
@@ -39,6 +40,7 @@ _DRAWS = 512  # kept of each chain, for summaries and predictions
 _COMPONENTS = 1024  # of a predictive mixture, at least
 _NUMBERS = 1 << 22  # held at once when predicting
 _PAIRS = 20
+_RESERVED = {"intercept", "sigma", "subgroup", "subgroup_probability", "outlier_score"}
 
 
 class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -133,19 +135,26 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Labels (n,) of subjects measured repeatedly: all rows of one share one theta.
         """
         settings = self.settings()
+        _name_missing_targets(y)
         X, y = validate_data(
             self, X, y, y_numeric=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
         )
         check_finite_rows("X", X)
-        check_finite_rows("y", y)
         y = y.astype(np.float64)
         weight = _sample_weight(sample_weight, len(y))
-        seen = y if weight is None else y[weight > 0]
-        if len(seen) < 2:
-            raise GPSError("at least 2 observations with positive weight are needed")
-        if np.ptp(seen) <= 1e-12 * np.abs(seen).max():
-            raise GPSError("y is constant: there is nothing to regress")
+        codes = None if groups is None else _group_codes(groups, len(y))
         names = self._names()
+        reserved = sorted(set(names) & _RESERVED)
+        if reserved:
+            raise GPSError(f"columns named {', '.join(reserved)} would hide results of the same name; rename them")
+        if weight is not None and (weight == 0).any():  # like no row at all
+            seen = weight > 0
+            X, y, weight = X[seen], y[seen], weight[seen]
+            codes = None if codes is None else pd.factorize(codes[seen])[0]
+        if len(y) < 2:
+            raise GPSError("at least 2 observations with positive weight are needed")
+        if np.ptp(y) <= 1e-12 * np.abs(y).max():
+            raise GPSError("y is constant: there is nothing to regress")
         units = linear_units(X, y, weight, intercept=self.fit_intercept, names=names, seed=settings.seed)
         table = TrainingTable(
             units.covariates(X),
@@ -153,8 +162,8 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             None,
             None if weight is None else torch.from_numpy(weight).float(),
         )
-        if groups is not None:
-            table = table.grouped(_group_codes(groups, len(y)))
+        if codes is not None:
+            table = table.grouped(codes)
         if self.random_intercept:
             _warn("a random intercept can hardly be told from sigma: trust the sum of their spreads only")
         self.set_fit(fit_linear(table, units, settings), settings.seed)
@@ -166,18 +175,25 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Check the arguments and give them as the training takes them."""
         if self.random_intercept and not self.fit_intercept:
             raise GPSError("random_intercept needs fit_intercept=True")
-        if self.spread_weight != "auto" and not (
-            isinstance(self.spread_weight, int | float) and np.isfinite(self.spread_weight)
-        ):
-            raise GPSError(f'spread_weight must be "auto" or a finite number, got {self.spread_weight!r}')
+        weight = self.spread_weight
+        if weight != "auto" and not (isinstance(weight, numbers.Real) and np.isfinite(weight)):
+            raise GPSError(f'spread_weight must be "auto" or a finite number, got {weight!r}')
+        for name, least in (("n_chains", 1), ("n_steps", 1), ("n_draws", 2), ("batch_size", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise GPSError(f"{name} must be an integer of at least {least}, got {value!r}")
+        if self.generator is not None and (not isinstance(self.generator, MLP) or self.generator.conditional):
+            raise GPSError("generator must be an MLP that does not see x, such as MLP(hidden=(64, 64))")
         state = self.random_state
-        seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
+        seed = int(state) if isinstance(state, numbers.Integral) else int(check_random_state(state).randint(2**31 - 1))
+        if seed < 0:
+            raise GPSError(f"random_state must not be negative, got {seed}")
         return LinearSettings(
-            n_chains=self.n_chains,
-            n_steps=self.n_steps,
-            n_draws=self.n_draws,
-            batch_size=self.batch_size,
-            spread_weight=self.spread_weight,
+            n_chains=int(self.n_chains),
+            n_steps=int(self.n_steps),
+            n_draws=int(self.n_draws),
+            batch_size=int(self.batch_size),
+            spread_weight="auto" if weight == "auto" else float(weight),
             intercept=self.fit_intercept,
             random_intercept=self.random_intercept,
             generator=self.generator or MLP(),
@@ -263,7 +279,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not levels or not all(0.0 < level < 1.0 for level in levels):
             raise GPSError(f"levels must be between 0 and 1, got {levels}")
         blocks = [mixtures.quantiles(levels, loc, scale) for _, loc, scale in self._components(X)]
-        return pd.DataFrame(np.concatenate(blocks), columns=levels, index=getattr(X, "index", None))
+        return pd.DataFrame(np.concatenate(blocks), columns=levels, index=_index(X))
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
         """Equal-tailed interval for new observations, in columns ``lower`` and ``upper``."""
@@ -286,7 +302,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The kernel is Gaussian. Its ``bandwidth`` (in squared units of y) is by default the squared robust scale of y,
         so that different fits are compared on the same y by the same kernel.
         """
-        y = np.asarray(y, dtype=np.float64)
+        y = _targets(X, y)
         kernel = Gaussian("robust" if bandwidth is None else bandwidth).resolve(torch.from_numpy(y))
         scores = []
         for rows, loc, scale in self._components(X):
@@ -305,28 +321,24 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``subgroup_probability``; and ``outlier_score``, by how many nats y is more surprising than an observation
         that the model made itself (above about 5 is rare).
         """
-        y = np.asarray(y, dtype=np.float64)
-        check_finite_rows("y", y)
+        y = _targets(X, y)
         slopes, intercepts, sigmas = self._flat_draws()
         mode = self._subgroup_of(slopes)
         noise = quasi_normal(len(sigmas), 1, self.seed_).double().numpy()[:, 0]
         table = np.column_stack([slopes, intercepts, sigmas])
+        made, judges = (np.linspace(0, len(sigmas) - 1, count).astype(int) for count in (16, 160))
         means, shares, scores = [], [], []
         for rows, loc, scale in self._components(X):
-            if rows.stop > len(y) and len(y) != rows.stop:
-                raise GPSError(f"X and y must have the same number of rows, y has {len(y)}")
             log = mixtures.component_log_density(y[rows], loc, scale)
             weight = np.exp(log - log.max(1, keepdims=True))
             weight /= weight.sum(1, keepdims=True)
             means.append(weight @ table)
             shares.append(weight @ np.eye(mode.max() + 1)[mode])
-            own = loc + scale * noise  # what each draw would have made of this row
-            picked = np.linspace(0, own.shape[1] - 1, 32).astype(int)
-            usual = np.mean([mixtures.log_density(own[:, m], loc, scale) for m in picked], axis=0)
+            # What draws would have made of this row, and how surprising that would be under a few others.
+            own, few = (loc + scale * noise)[:, made], (loc[:, judges], scale[judges])
+            usual = np.mean([mixtures.log_density(column, *few) for column in own.T], axis=0)
             scores.append(usual - mixtures.log_density(y[rows], loc, scale))
-        result = pd.DataFrame(
-            np.concatenate(means), columns=[*self._names(), "intercept", "sigma"], index=getattr(X, "index", None)
-        )
+        result = pd.DataFrame(np.concatenate(means), columns=[*self._names(), "intercept", "sigma"], index=_index(X))
         share = np.concatenate(shares)
         return result.assign(
             subgroup=share.argmax(1),
@@ -363,7 +375,11 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Give the number of the mode that each draw belongs to; all are 0 where coefficients do not differ."""
         if not self.heterogeneous_:
             return np.zeros(len(slopes), dtype=np.intp)
-        scaled = slopes @ np.linalg.pinv(self.fit_.units.matrix).T  # as whitened covariates see them
+        # As whitened covariates see them; columns of very different units are brought to one before inverting.
+        matrix = self.fit_.units.matrix
+        unit = np.abs(matrix).max(1)
+        unit = np.where(unit > 0, unit, 1.0)
+        scaled = (slopes / unit) @ np.linalg.pinv(matrix / unit[:, None]).T
         along = scaled @ principal_direction(scaled)
         return np.searchsorted(split_points(along), along)
 
@@ -371,6 +387,30 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float:
     """Scorer for ``GridSearchCV`` and its kin: minus the kernel score, so that higher is better."""
     return -estimator.kernel_score(X, y)
+
+
+def _name_missing_targets(y: Any) -> None:
+    """Name rows of y that are not finite; what is no list of numbers is scikit-learn's to complain about."""
+    try:
+        values = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        return
+    if values.ndim:
+        check_finite_rows("y", values)
+
+
+def _index(X: Any) -> Any:
+    return X.index if isinstance(X, pd.DataFrame) else None
+
+
+def _targets(X: Any, y: Any) -> Array:
+    """Check targets that belong to the rows of X."""
+    values = column_or_1d(y, dtype=np.float64)
+    check_finite_rows("y", values)
+    if len(values) != len(X):
+        raise GPSError(f"X and y must have the same number of rows, got {len(X)} and {len(values)}")
+    result: Array = values
+    return result
 
 
 def _sample_weight(sample_weight: Any, n: int) -> Array | None:
@@ -386,6 +426,11 @@ def _sample_weight(sample_weight: Any, n: int) -> Array | None:
         raise GPSError(f"sample_weight is negative in row {int((weight < 0).argmax())}; weights must be >= 0")
     if not (weight > 0).any():
         raise GPSError("all weights are zero: there is nothing to fit")
+    if weight.sum() < 0.5 * np.count_nonzero(weight):
+        _warn(
+            f"weights sum to {weight.sum():.3g} for {np.count_nonzero(weight)} rows: they are taken as frequencies, so "
+            "the fit counts as one on so few; rescale them to a mean of 1 if that is not meant"
+        )
     return weight
 
 

@@ -21,7 +21,7 @@ from gpsuq.plots import COLORS, figure_style, save_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SETTINGS: dict[str, dict[str, float]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "0%": {},
     "5%": {"contamination": 0.05},
     "10%": {"contamination": 0.1},

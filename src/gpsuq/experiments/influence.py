@@ -58,7 +58,7 @@ def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, fo
                 shifts.append({"seed": number, "move": row["move"], "method": name, "largest": shift.max()})
     moved = pd.DataFrame(shifts)
     results = {
-        method: {
+        str(method): {
             f"{move:g}": {"mean": values.mean(), "highest": values.max()}
             for move, values in group.groupby("move")["largest"]
         }

@@ -27,7 +27,10 @@ def run_replicates(
     tasks = list(tasks)
     done = {}
     if path.exists():
-        done = {tuple(record["task"]): record["result"] for record in map(json.loads, path.read_text().splitlines())}
+        lines = path.read_text().splitlines(keepends=True)
+        records = [json.loads(line) for line in lines if line.endswith("\n")]  # a last line may have been cut short
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        done = {tuple(record["task"]): record["result"] for record in records}
     waiting = [task for task in tasks if task not in done]
     results = Parallel(n_jobs=min(cpu_count(), len(waiting)) or 1, return_as="generator_unordered")(
         delayed(_one)(function, task) for task in waiting

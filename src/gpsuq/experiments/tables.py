@@ -125,10 +125,11 @@ def figure(name: str, model: GPSLinearRegression, table: pd.DataFrame, rows: pd.
         chart, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
         _lines(left, model, table, known)
         colors = [COLORS["data"], COLORS["bayes"], COLORS["good"], COLORS["other"]]
-        for subgroup, group in rows.groupby("subgroup"):
-            some = table.loc[group.index]
-            label = "data" if rows["subgroup"].nunique() == 1 else f"subgroup {subgroup}"
-            left.plot(some[known.x], some[known.y], ".", color=colors[int(subgroup) % 4], markersize=6, label=label)
+        subgroups = sorted(rows["subgroup"].unique())
+        for number, subgroup in enumerate(subgroups):
+            some = table[(rows["subgroup"] == subgroup).to_numpy()]
+            label = "data" if len(subgroups) == 1 else f"data, subgroup {subgroup}"
+            left.plot(some[known.x], some[known.y], ".", color=colors[number % 4], markersize=6, label=label)
         left.set(xlabel=known.labels[0], ylabel=known.labels[1], title=known.title)
         left.legend(fontsize=8)
         _law_of_slope(right, model, known)
