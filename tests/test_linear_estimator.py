@@ -161,13 +161,13 @@ def test_weights_are_frequencies():
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_groups_share_their_coefficients():
-    """Thirty subjects with slopes 1 or -1 and measures so noisy that single rows say little."""
+    """Forty subjects with slopes 1 or -1 and measures so noisy that single rows say little."""
     rng = np.random.default_rng(3)
-    subject = np.repeat(np.arange(40), rng.integers(6, 12, 40))
+    subject = np.repeat(np.arange(40), rng.integers(4, 8, 40))
     slope = np.where(np.arange(40) % 2 == 0, 1.0, -1.0)[subject]
     X = rng.uniform(-2, 2, size=(len(subject), 1))
     y = slope * X[:, 0] + 0.4 * rng.standard_normal(len(subject))
-    model = GPSLinearRegression(n_chains=4, n_steps=400).fit(X, y, groups=subject)
+    model = GPSLinearRegression(n_chains=3, n_steps=250, n_draws=16).fit(X, y, groups=subject)
     assert model.heterogeneous_
     assert slope_metrics(model.draws_["slope"][..., 0])["near_truth"] > 0.7
     names = np.array([f"s{i}" for i in subject])

@@ -71,10 +71,9 @@ def m_scale(residuals: Array, weight: Array) -> Array:
 def least_absolute_deviations(design: Array, y: Array, weight: Array) -> Array:
     """Minimise the weighted sum of absolute residuals, by iteratively re-weighted least squares."""
     coefficients = np.zeros(design.shape[1])  # not least squares: one response may be as far as numbers go
-    typical = np.median(np.abs(y))
     for _ in range(_LAD_SWEEPS):
         size = np.abs(y - design @ coefficients)
-        floor = 1e-3 * np.median(size) + 1e-12 * typical + np.finfo(float).tiny
+        floor = 1e-3 * (np.median(size) or size.mean() or 1.0)  # more than half may be fitted exactly
         coefficients = _weighted_least_squares(design, y, (weight / np.maximum(size, floor))[None])[0]
     return coefficients
 

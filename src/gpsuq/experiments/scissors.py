@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpsuq.algorithms import Algorithm
 from gpsuq.baselines import BayesianLinearPosterior
 from gpsuq.datasets import Regression, scissors
+from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
 from gpsuq.experiments.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
 from gpsuq.gps import GPS
 from gpsuq.models import linear_regression
@@ -58,7 +59,23 @@ def one_replicate(
         "posterior_sd": float(posterior.sd[0]),
         "fit_seconds": round(seconds, 1),
     }
-    return data, uq, posterior, metrics
+    return data, uq, posterior, metrics | _estimator_metrics(data, seed, algorithm.n_steps)
+
+
+def _estimator_metrics(data: Regression, seed: int, n_steps: int) -> dict[str, float]:
+    """Measure the same for ``GPSLinearRegression``, which also predicts fresh observations."""
+    started = time.perf_counter()
+    model = GPSLinearRegression(random_state=seed, n_steps=min(n_steps, DEFAULT_STEPS)).fit(data.X, data.y)
+    seconds = time.perf_counter() - started
+    fresh = scissors(seed=10_000 + seed)
+    interval = model.predict_interval(fresh.X).to_numpy()
+    metrics = slope_metrics(model.draws_["slope"]) | {
+        "sigma_median": float(np.median(model.draws_["sigma"])),
+        "prediction_coverage": float(((interval[:, 0] < fresh.y) & (fresh.y < interval[:, 1])).mean()),
+        "spread_weight": model.spread_weight_,
+        "fit_seconds": round(seconds, 1),
+    }
+    return {f"estimator_{name}": value for name, value in metrics.items()}
 
 
 def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
