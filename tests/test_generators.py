@@ -87,3 +87,44 @@ def test_bad_generators_are_named():
         MLP(activation="gelu2")
     with pytest.raises(GPSError, match="needs covariates"):
         MLP(conditional=True).build(1, 1, SCALE, None, 0)
+
+
+def _linear_generator(n_chains=3, spec=None, **options):
+    from gpsuq.models import linear_regression
+
+    scale = DataScale(torch.tensor(1.0), torch.tensor(2.0), torch.zeros(2), torch.tensor([0.5, 4.0]), 2)
+    parameter_map = ParameterMap(linear_regression(**options).parameters, 2, scale)
+    body = (spec or MLP(hidden=(8,))).build(parameter_map.width(random=True), n_chains, scale, 2, 0)
+    return Generator(body, parameter_map, n_chains)
+
+
+def test_a_shift_moves_a_parameter_in_every_draw_and_no_other():
+    generator = _linear_generator(pivot=True)
+    noise = torch.randn(3, 1, 5, 2)
+    before = {name: value.detach().clone() for name, value in generator(noise).items()}
+    slope, intercept = torch.tensor([[1.0, 2.0], [0.0, 0.0], [-1.0, 5.0]]), torch.tensor([3.0, 0.0, -1.0])
+    generator.shift("slope", slope)
+    generator.shift("intercept", intercept)
+    after = generator(noise)
+    assert torch.allclose(after["slope"] - before["slope"], slope[:, None, None].expand(3, 1, 5, 2), atol=1e-5)
+    assert torch.allclose(after["intercept"] - before["intercept"], intercept[:, None, None].expand(3, 1, 5), atol=1e-5)
+    assert torch.equal(after["sigma"], before["sigma"])
+    assert torch.equal(after["pivot"], before["pivot"])
+    with pytest.raises(GPSError, match="without bounds"):
+        generator.shift("sigma", torch.ones(3))
+
+
+def test_selected_chains_generate_what_they_did():
+    module = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3))
+    for spec in (MLP(hidden=(8,)), FromModule(module, 2)):
+        generator = _linear_generator(spec=spec)
+        with torch.no_grad():
+            generator.shared += torch.arange(3.0).reshape(3, 1, 1, 1)
+        noise = torch.randn(1, 1, 4, 2)
+        chosen = generator.select([2, 0, 2, 2])
+        assert chosen.n_chains == 4
+        whole = generator(noise.expand(3, -1, -1, -1))
+        for name, value in chosen(noise.expand(4, -1, -1, -1)).items():
+            assert torch.allclose(value, whole[name][[2, 0, 2, 2]])
+        generator.shared.data.zero_()
+        assert float(chosen.shared.abs().max()) > 0  # a copy, not a view

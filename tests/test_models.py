@@ -61,3 +61,28 @@ def test_bad_models_are_named():
         wrong({"theta": torch.zeros(C, 1, M, 7)})
     with pytest.raises(GPSError, match="needs intercept"):
         linear_regression(intercept=False, random_intercept=True)
+
+
+def test_with_a_pivot_all_lines_cross_in_one_point():
+    model = linear_regression(pivot=True)
+    slope = torch.randn(2, 1, 7, 3)
+    pivot = torch.randn(2, 1, 1, 3)
+    parameters = {
+        "slope": slope,
+        "sigma": torch.ones(2, 1, 7),
+        "intercept": torch.full((2, 1, 7), 4.0),
+        "pivot": pivot.expand(2, 1, 7, 3),
+    }
+    at_pivot = model(parameters, pivot[0].reshape(1, 1, 1, 3)).mean
+    assert torch.allclose(at_pivot[0], torch.full_like(at_pivot[0], 4.0), atol=1e-5)
+    for options in ({"intercept": False}, {"random_intercept": True}):
+        with pytest.raises(GPSError, match="pivot"):
+            linear_regression(pivot=True, **options)
+
+
+def test_shared_draws_and_repeated_measures_give_the_same_means_as_products_written_out():
+    model = linear_regression()
+    slope, x = torch.randn(2, 1, 7, 3), torch.randn(1, 5, 1, 4, 3)
+    parameters = {"slope": slope, "sigma": torch.ones(2, 1, 7), "intercept": torch.zeros(2, 1, 7)}
+    assert torch.allclose(model(parameters, x).mean, (x * slope[..., None, :]).sum(-1), atol=1e-5)
+    assert torch.allclose(model(parameters, x[..., 0, :]).mean, (x[..., 0, :] * slope).sum(-1), atol=1e-5)

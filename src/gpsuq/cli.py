@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -178,161 +179,64 @@ def _print_summary(console: Console, estimator: Any, summary: Any = None) -> Non
     console.print(table)
 
 
-@experiment.command("scissors")
-def experiment_scissors(
-    seed: SeedOption = 0,
-    replicates: ReplicatesOption = 1,
-    out: OutOption = Path("results/scissors"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
+def _add_experiment(
+    name: str, text: str, *, module: str | None = None, replicates: int | None = 1, leading: tuple[str, ...] = ()
 ) -> None:
-    """Show that two opposite slopes are found where the Bayesian posterior sees zero (section 3.1).
+    """Register ``gpsuq experiment NAME``, which calls ``run`` of a module; without replicates it takes a seed only."""
+    source = f"gpsuq.experiments.{module or name.replace('-', '_')}"
+    default = Path("results") / name.replace("-", "_")
+    example = f"gpsuq experiment {name} {'' if replicates is None else f'--replicates {replicates} '}--out {default}"
 
-    Example: gpsuq experiment scissors --seed 0 --replicates 5 --out results/scissors
-    """
-    from gpsuq.experiments import scissors
+    def repeated(
+        seed: SeedOption = 0,
+        replicates: ReplicatesOption = replicates or 1,
+        out: OutOption = default,
+        steps: StepsOption = None,
+        force: ForceOption = False,
+    ) -> None:
+        _run(source, *leading, seed, replicates, out, n_steps=steps, force=force)
 
-    _run(scissors.run, seed, replicates, out, n_steps=steps, force=force)
+    def once(
+        seed: SeedOption = 0, out: OutOption = default, steps: StepsOption = None, force: ForceOption = False
+    ) -> None:
+        _run(source, *leading, seed, out, n_steps=steps, force=force)
 
-
-@experiment.command("draws")
-def experiment_draws(
-    seed: SeedOption = 0,
-    replicates: ReplicatesOption = 3,
-    out: OutOption = Path("results/draws"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Tabulate how many draws M and outcomes J are enough.
-
-    Example: gpsuq experiment draws --replicates 3 --out results/draws
-    """
-    from gpsuq.experiments import draws
-
-    _run(draws.run, seed, replicates, out, n_steps=steps, force=force)
+    experiment.command(name, help=f"{text}\n\nExample: {example}")(once if replicates is None else repeated)
 
 
-@experiment.command("noise-dim")
-def experiment_noise_dim(
-    seed: SeedOption = 0,
-    replicates: ReplicatesOption = 3,
-    out: OutOption = Path("results/noise_dim"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Check whether the dimension of Z matters.
-
-    Example: gpsuq experiment noise-dim --replicates 3 --out results/noise_dim
-    """
-    from gpsuq.experiments import noise_dim
-
-    _run(noise_dim.run, seed, replicates, out, n_steps=steps, force=force)
-
-
-@experiment.command("collapse")
-def experiment_collapse(
-    seed: SeedOption = 0,
-    out: OutOption = Path("results/collapse"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Show why outcomes of different draws are paired.
-
-    Example: gpsuq experiment collapse --out results/collapse
-    """
-    from gpsuq.experiments import collapse
-
-    _run(collapse.run, seed, out, n_steps=steps, force=force)
+_add_experiment(
+    "scissors", "Show that two opposite slopes are found where the Bayesian posterior sees zero (section 3.1)."
+)
+_add_experiment("draws", "Tabulate how many draws M and outcomes J are enough.", replicates=3)
+_add_experiment("noise-dim", "Check whether the dimension of Z matters.", replicates=3)
+_add_experiment("collapse", "Show why outcomes of different draws are paired.", replicates=None)
+_add_experiment(
+    "outliers",
+    "Compare with the Bayesian posterior where 5% of the responses are outliers (section 3.1).",
+    module="linear",
+    leading=("outliers",),
+)
+_add_experiment(
+    "classical",
+    "Compare with the Bayesian posterior where the classical assumptions hold (section 3.1).",
+    module="linear",
+    leading=("classical",),
+)
+_add_experiment(
+    "contamination",
+    "Compare with other robust regressions under growing contamination and heavy tails.",
+    replicates=10,
+)
+_add_experiment("influence", "Move one observation to infinity and watch the coefficients.", replicates=3)
+_add_experiment(
+    "tables", "Fit four real tables (in the directory that GPSUQ_DATA names) with default settings.", replicates=None
+)
 
 
-@experiment.command("outliers")
-def experiment_outliers(
-    seed: SeedOption = 0,
-    replicates: ReplicatesOption = 1,
-    out: OutOption = Path("results/outliers"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Compare with the Bayesian posterior where 5% of the responses are outliers (section 3.1).
-
-    Example: gpsuq experiment outliers --seed 0 --replicates 200 --out results/outliers
-    """
-    from gpsuq.experiments import linear
-
-    _run(linear.run, "outliers", seed, replicates, out, n_steps=steps, force=force)
-
-
-@experiment.command("classical")
-def experiment_classical(
-    seed: SeedOption = 0,
-    replicates: ReplicatesOption = 1,
-    out: OutOption = Path("results/classical"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Compare with the Bayesian posterior where the classical assumptions hold (section 3.1).
-
-    Example: gpsuq experiment classical --seed 0 --replicates 200 --out results/classical
-    """
-    from gpsuq.experiments import linear
-
-    _run(linear.run, "classical", seed, replicates, out, n_steps=steps, force=force)
-
-
-@experiment.command("contamination")
-def experiment_contamination(
-    seed: SeedOption = 0,
-    replicates: ReplicatesOption = 20,
-    out: OutOption = Path("results/contamination"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Compare with other robust regressions under growing contamination and heavy tails.
-
-    Example: gpsuq experiment contamination --replicates 20 --out results/contamination
-    """
-    from gpsuq.experiments import contamination
-
-    _run(contamination.run, seed, replicates, out, n_steps=steps, force=force)
-
-
-@experiment.command("influence")
-def experiment_influence(
-    seed: SeedOption = 0,
-    replicates: ReplicatesOption = 3,
-    out: OutOption = Path("results/influence"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Move one observation to infinity and watch the coefficients.
-
-    Example: gpsuq experiment influence --replicates 3 --out results/influence
-    """
-    from gpsuq.experiments import influence
-
-    _run(influence.run, seed, replicates, out, n_steps=steps, force=force)
-
-
-@experiment.command("tables")
-def experiment_tables(
-    seed: SeedOption = 0,
-    out: OutOption = Path("results/tables"),
-    steps: StepsOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Fit four real tables (in the directory that GPSUQ_DATA names) with default settings.
-
-    Example: gpsuq experiment tables --out results/tables
-    """
-    from gpsuq.experiments import tables
-
-    _run(tables.run, seed, out, n_steps=steps, force=force)
-
-
-def _run(function: Callable[..., list[Path]], *arguments: Any, **options: Any) -> None:
+def _run(module: str, *arguments: Any, **options: Any) -> None:
     console = Console()
     with _speaking(console):
-        files = function(*arguments, **options)
+        files = importlib.import_module(module).run(*arguments, **options)
     _list_files(console, files)
 
 

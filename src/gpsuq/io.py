@@ -63,7 +63,7 @@ def refuse_existing(directory: Path, *, force: bool) -> None:
     if not directory.exists():
         return
     if not force:
-        raise GPSError(f"{directory} exists already; choose another directory or force it")
+        raise GPSError(f"{directory} exists already; choose another directory, or pass --force (force=True)")
     foreign = [] if not directory.is_dir() else sorted({path.name for path in directory.iterdir()} - _OURS)
     if foreign or not directory.is_dir():
         raise GPSError(
