@@ -46,9 +46,9 @@ class Algorithm:
     clip
         Largest norm of one chain's gradient, None for no limit.
     evaluate_every, patience
-        Held-out observations are scored every so many steps, and each chain's best state is restored where the last
-        is clearly worse. With ``patience``, a chain stops after so many evaluations without improvement; the default
-        never stops early, because a chain gains most from the small steps at the end of a cosine schedule.
+        Held-out observations are scored every so many steps (None: never), and each chain's best state is restored
+        where the last is clearly worse. With ``patience``, a chain stops after so many evaluations without improvement;
+        the default never stops early, because a chain gains most from the small steps at the end of a cosine schedule.
     """
 
     n_steps: int = 2000
@@ -61,11 +61,13 @@ class Algorithm:
     shared_noise: bool = True
     sum_over_draws: bool = False
     clip: float | None = 10.0
-    evaluate_every: int = 50
+    evaluate_every: int | None = 50
     patience: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_steps", "batch_size", "n_draws", "evaluate_every"):
+            if name == "evaluate_every" and self.evaluate_every is None:
+                continue
             if not isinstance(getattr(self, name), int):
                 raise GPSError(f"{name} must be an integer, got {getattr(self, name)!r}")
             if getattr(self, name) < 1:

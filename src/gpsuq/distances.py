@@ -20,7 +20,7 @@ from gpsuq.kernels import AdaptiveGaussian, Energy, Kernel, as_kernel
 DEFAULT_PAIRS = 2
 """Draws that each draw is paired with; more pairs cost more, and say little that other draws would not say better."""
 
-_PRECISE_PAIRS = 20
+_PRECISE_PAIRS = 8
 _MANY_FEATURES = 5
 
 

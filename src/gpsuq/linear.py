@@ -37,6 +37,7 @@ _CHUNK = 1 << 15
 _DEPENDENT = 1e-12  # eigenvalue of the correlation matrix, relative to the largest, that counts as zero
 _FEWEST_FOR_PATH = 12, 40  # observations and measures
 _FIRST_ROWS = 20_000
+_MANY_ROWS = 8_000
 _LEARNING_RATE = 1e-2  # twice the general default: the pilot has done what needs small steps
 _CENTRE_DRAWS = 64
 _MEAN_DRAWS = 512
@@ -173,6 +174,7 @@ class LinearSettings:
             n_draws=max(2, round(draws * self.n_draws)),
             batch_size=self.batch_size,
             learning_rate=_LEARNING_RATE,
+            evaluate_every=None,  # what is held out decides on the spread weight, not on when to stop
         )
         return GPS(
             self.model(),
@@ -373,7 +375,8 @@ def first_stage(table: TrainingTable, settings: LinearSettings) -> tuple[Generat
     weights: tuple[float, ...] = PATH if enough else PATH[-1:]
     if settings.spread_weight != "auto":
         weights = (float(settings.spread_weight),)
-    chains = [(weight, fold) for weight in weights for fold in range(N_FOLDS)]
+    n_folds = N_FOLDS if len(table) < _MANY_ROWS else N_FOLDS // 2  # two tell enough where each is large
+    chains = [(weight, fold) for weight in weights for fold in range(n_folds)]
     gps = replace(settings, seed=derive_seed(settings.seed, "first")).sampler(
         Mixture.of_scales(Gaussian("robust"), (0.1, 1.0, max(10.0, table.far(0.9) ** 2))),
         n_chains=len(chains),
@@ -392,21 +395,21 @@ def first_stage(table: TrainingTable, settings: LinearSettings) -> tuple[Generat
         choice = choose_spread(
             weights,
             scores.nan_to_num(nan=1.0).numpy(),
-            frequency=_held_out_weight(problem),
+            frequency=_held_out_weight(problem, n_folds),
             presume_equal=table.mask is None,
         )
         chosen = weights.index(choice.weight)
-    candidates = range(chosen * N_FOLDS, (chosen + 1) * N_FOLDS)
+    candidates = range(chosen * n_folds, (chosen + 1) * n_folds)
     score = evaluate(problem, state, some_rows(problem)).score.mean(1).nan_to_num(nan=torch.inf)  # on the same rows
-    best = sorted(candidates, key=lambda chain: float(score[chain]))[: N_FOLDS // 2]  # others may be stuck
+    best = sorted(candidates, key=lambda chain: float(score[chain]))[: n_folds // 2]  # others may be stuck
     return state.generator.select(best), weights[chosen], choice
 
 
-def _held_out_weight(problem: Problem) -> Array | None:
+def _held_out_weight(problem: Problem, n_folds: int) -> Array | None:
     """Frequencies of the held-out observations, all folds in turn."""
     assert isinstance(problem.source, ArraySource)
     rows, weight = problem.source.weights.held_out, problem.source.sample.weight
-    return None if weight is None or rows is None else weight[rows[:N_FOLDS]].double().flatten().numpy()
+    return None if weight is None or rows is None else weight[rows[:n_folds]].double().flatten().numpy()
 
 
 def recentre(problem: Problem, state: TrainingState, table: TrainingTable, settings: LinearSettings) -> None:

@@ -88,7 +88,7 @@ def residual_scale(residuals: Array, k: int, weight: Array) -> float:
 
 def _weighted_least_squares(design: Array, y: Array, weights: Array) -> Array:
     """Solve one weighted least-squares problem for each row of ``weights``: (starts, k)."""
-    gram = np.einsum("sn,nj,nk->sjk", weights, design, design, optimize=True)
+    gram = np.stack([(design.T * each) @ design for each in weights])
     # A ridge far below what data can show keeps a start whose weights all vanish from dividing by zero.
     ridge = 1e-10 * np.trace(gram, axis1=1, axis2=2) / design.shape[1] + np.finfo(float).tiny
     gram += ridge[:, None, None] * np.eye(design.shape[1])

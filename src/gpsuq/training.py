@@ -345,12 +345,12 @@ def run(
     on_step: Callable[[TrainingState], None] | None = None,
 ) -> TrainingState:
     """Step until done: to the end of each phase, or until no chain improves; then restore each chain's best state."""
-    held_out = problem.source.held_out()
+    held_out = None if problem.algorithm.evaluate_every is None else problem.source.held_out()
     while not state.finished:
         state, _ = step(problem, state)
         in_phase = state.step - state.phase_start
         phase_over = in_phase >= problem.phase_steps(state.phase)
-        if held_out is not None and (phase_over or in_phase % problem.algorithm.evaluate_every == 0):
+        if held_out is not None and (phase_over or in_phase % (problem.algorithm.evaluate_every or 1) == 0):
             _remember_best(state, evaluate(problem, state, held_out).score)
             phase_over = phase_over or bool(_stopped(state, problem.algorithm).all())
         if phase_over:
