@@ -19,6 +19,11 @@ def test_a_few_strays_are_no_subgroup(rng):
     assert len(split_points(np.full(100, 2.0))) == 0
 
 
+def test_strays_beside_a_mode_do_not_hide_the_next(rng):
+    values = np.r_[-2.0, -1.9, 0.02 * rng.normal(size=500), 5.0 + 0.5 * rng.normal(size=400)]
+    assert len(split_points(values)) == 1
+
+
 def test_the_direction_of_most_spread(rng):
     draws = rng.normal(size=(500, 1)) * [[3.0, -4.0]] + 0.1 * rng.normal(size=(500, 2))
     assert np.allclose(principal_direction(draws), [-0.6, 0.8], atol=0.02)

@@ -28,14 +28,12 @@ def split_points(values: Array) -> Array:
     last = peaks[0]
     for peak in peaks[1:]:
         valley = last + int(height[last : peak + 1].argmin())
-        if height[valley] <= _VALLEY * min(height[last], height[peak]):
-            candidate = float(grid[valley])
-            lower = splits[-1] if splits else -np.inf
-            if ((values > lower) & (values <= candidate)).mean() >= _SMALLEST and (
-                values > candidate
-            ).mean() >= _SMALLEST:
-                splits.append(candidate)
-                last = peak
+        candidate, lower = float(grid[valley]), splits[-1] if splits else -np.inf
+        deep = height[valley] <= _VALLEY * min(height[last], height[peak])
+        shares = ((values > lower) & (values <= candidate)).mean(), (values > candidate).mean()
+        if deep and min(shares) >= _SMALLEST:
+            splits.append(candidate)
+            last = peak
         elif height[peak] > height[last]:
             last = peak
     return np.asarray(splits)
