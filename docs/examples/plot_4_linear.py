@@ -2,8 +2,8 @@
 A table with subgroups or outliers
 ==================================
 
-``GPSLinearRegression`` is a scikit-learn estimator. It finds out by itself whether the coefficients differ between rows,
-and says how well their means are known.
+``GPSLinearRegression`` is a scikit-learn estimator. It finds out by itself whether the coefficients differ between
+rows, and says how well their means are known.
 """
 
 import numpy as np
