@@ -278,7 +278,7 @@ def test_fit_goes_on_from_a_checkpoint_after_an_interruption(tmp_path, short, mo
     y = rng.normal(size=100)
     model = ObservationModel(Normal, loc=Location(), scale=Scale())
     whole = GPS(model, algorithm=short).fit(y).draws(10)
-    original, calls = GPS._train, []
+    original, calls = GPS._run, []
 
     def interrupted(self, problem, state, directory, every):
         import gpsuq.gps
@@ -295,7 +295,7 @@ def test_fit_goes_on_from_a_checkpoint_after_an_interruption(tmp_path, short, mo
         monkeypatch.setattr(gpsuq.gps, "run", stopping_run)
         return original(self, problem, state, directory, every)
 
-    monkeypatch.setattr(GPS, "_train", interrupted)
+    monkeypatch.setattr(GPS, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt, match="goes on from there"):
         GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10)
     resumed = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10).draws(10)

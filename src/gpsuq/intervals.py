@@ -11,6 +11,8 @@ from gpsuq.errors import GPSError
 
 Array = NDArray[np.floating]
 
+_SMALLEST_PIECE = 0.01
+
 
 def check_coverage(coverage: float) -> float:
     """Raise where a coverage is no probability strictly between 0 and 1."""
@@ -29,7 +31,8 @@ def equal_tailed(draws: Array, coverage: float) -> Array:
 def highest_density(draws: Array, coverage: float) -> Array:
     """Smallest region of the wanted probability, as rows (lower, upper): one for each separate piece.
 
-    Pieces closer than a tenth of the draws' standard deviation are one: such gaps are accidents of the sample.
+    Pieces closer than a tenth of the draws' standard deviation are one, and pieces of less than a hundredth of the
+    draws are none: both are accidents of the sample.
     """
     check_coverage(coverage)
     draws = np.asarray(draws, dtype=np.float64)
@@ -50,7 +53,9 @@ def highest_density(draws: Array, coverage: float) -> Array:
         else:
             pieces.append(np.array([lower, upper]))
     result: Array = np.stack(pieces) * spread + center
-    return result
+    share = np.array([((draws >= lower) & (draws <= upper)).mean() for lower, upper in result])
+    kept: Array = result[share >= min(_SMALLEST_PIECE, float(share.max()))]
+    return kept
 
 
 def mean_interval(chain_means: Array, coverage: float) -> Array:
