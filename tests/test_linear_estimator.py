@@ -28,6 +28,7 @@ EXPECTED_FAILURES = {
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 @parametrize_with_checks([GPSLinearRegression(**QUICK)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
 def test_scikit_learn_checks(estimator, check):
+    """A check raises where it fails."""
     check(estimator)
 
 
@@ -245,7 +246,7 @@ def test_bad_tables_are_refused(rng, change, message):
     [
         (np.r_[-1.0, np.ones(29)], "negative in row 0"),
         (np.zeros(30), "zero"),
-        (np.ones(29), "one entry per row"),
+        (np.ones(29), "one entry per observation"),
         (np.r_[np.nan, np.ones(29)], "row 0"),
         (np.r_[1.0, np.zeros(29)], "at least 2"),
     ],

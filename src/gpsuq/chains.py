@@ -20,6 +20,7 @@ Reweight = Literal["bootstrap"] | None
 
 _POOL_ROWS = 4096  # held-out observations come from this many rows, so that scoring does not grow with n
 _MEAN_ROWS = 1 << 16
+_MOST_STORED = 1 << 22
 _FEWEST_HELD_OUT = 10
 
 
@@ -73,21 +74,28 @@ class ChainPlan:
         return tuple(float(weight) for weight in cast(Sequence[float], self.spread_weight))
 
 
+def warn_of_small_weights(weight: Tensor) -> None:
+    """Warn where weights were scaled to sum to little: as frequencies they say that there are few observations."""
+    count = int((weight > 0).sum())
+    if float(weight.sum()) < 0.5 * count:
+        warnings.warn(
+            f"weights sum to {float(weight.sum()):.3g} for {count} observations: they are taken as frequencies, so the "
+            "fit counts as one on so few; rescale them to a mean of 1 if that is not meant",
+            GPSWarning,
+            stacklevel=5,
+        )
+
+
 class ChainWeights:
-    """Training weights of any rows for every chain, computed when asked for: (chain, row).
+    """Training weights of any rows for every chain, (chain, row), computed when asked for where they are many.
 
     A chain's held-out rows weigh nothing in its training.
     """
 
     def __init__(self, plan: ChainPlan, n: int, weight: Tensor | None, seed: int) -> None:
         self.plan, self.n, self.weight, self.seed = plan, n, weight, seed
-        if weight is not None and plan.reweight == "bootstrap" and float(weight.sum()) < 0.5 * int((weight > 0).sum()):
-            warnings.warn(
-                f"weights sum to {float(weight.sum()):.3g} for {int((weight > 0).sum())} observations: they are taken "
-                "as frequencies, so the fit counts as one on so few; rescale them to a mean of 1 if that is not meant",
-                GPSWarning,
-                stacklevel=4,
-            )
+        if weight is not None and plan.reweight == "bootstrap":
+            warn_of_small_weights(weight)
         self.held_out = self._choose_held_out()
         self._slot: Tensor | None = None
         if self.held_out is not None:
@@ -97,6 +105,8 @@ class ChainWeights:
             self._left_out = torch.zeros(plan.n_chains, len(pool) + 1, dtype=torch.bool)
             self._left_out.scatter_(1, self._slot[self.held_out], True)
         self.mean = self._mean()
+        few = n * plan.n_chains <= _MOST_STORED and not self.uniform
+        self._table = self._scaled(torch.arange(n)) if few else None
 
     def _choose_held_out(self) -> Tensor | None:
         """Choose each chain's own rows, (chain, number held out); None where there are too few to learn from."""
@@ -150,6 +160,9 @@ class ChainWeights:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Give the weights of ``rows``, scaled to a mean of 1 over all rows of each chain."""
+        return self._scaled(rows) if self._table is None else self._table[:, rows]
+
+    def _scaled(self, rows: Tensor) -> Tensor:
         return self._raw(rows) / self.mean[:, None]
 
     @property

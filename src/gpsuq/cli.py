@@ -85,7 +85,7 @@ def fit_linear(
     console = Console()
     with _speaking(console):
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
-        from gpsuq.io import refuse_existing
+        from gpsuq.io import FILES, refuse_existing
         from gpsuq.plots import save_figure
         from gpsuq.tables import numbered, read_table, split_table
 
@@ -102,11 +102,9 @@ def fit_linear(
         estimator.save(out, force=force)
         estimator.summary().to_csv(out / "summary.csv")
         numbered(estimator.explain_rows(table.X, table.y)).to_csv(out / "rows.csv")
-        figure = save_figure(estimator.plot_coefficients(), out / "coefficients.png")
+        save_figure(estimator.plot_coefficients(), out / "coefficients.png")
     _print_summary(console, estimator)
-    _list_files(
-        console, [out / "config.json", out / "model.safetensors", out / "summary.csv", out / "rows.csv", figure]
-    )
+    _list_files(console, [out / name for name in FILES])
 
 
 @app.command()

@@ -109,7 +109,7 @@ def observations(
         _check_finite("X", x_tensor, measures)
         if measures is not None:
             x_tensor = torch.where(measures, x_tensor, torch.zeros_like(x_tensor))
-    return Observations(y_tensor, x_tensor, mask_tensor, _weight(weight, len(y_tensor), dtype))
+    return Observations(y_tensor, x_tensor, mask_tensor, checked_weight("weight", weight, len(y_tensor), dtype))
 
 
 def _is_ragged(y: Any) -> bool:
@@ -210,6 +210,11 @@ def _check_finite(name: str, tensor: Tensor, mask: Tensor | None) -> None:
         raise GPSError(f"{name} has NaN or infinite values in {_rows(rows.nonzero().flatten())}; drop or fill them")
 
 
+def evenly_spaced(n: int, count: int) -> Tensor:
+    """Give ``count`` row numbers from 0 to n - 1; in float64, since float32 cannot name rows beyond 2^24."""
+    return torch.linspace(0, n - 1, count, dtype=torch.float64).long()
+
+
 def check_finite_rows(name: str, values: np.ndarray) -> None:
     """Raise where an array holds NaN or infinite values, and name their rows."""
     if not np.isfinite(values.sum()):  # one pass without a temporary; a sum may overflow where no entry is infinite
@@ -222,15 +227,16 @@ def _rows(index: Tensor) -> str:
     return f"row{'s' if len(index) > 1 else ''} {shown}{more}"
 
 
-def _weight(weight: Any, n: int, dtype: torch.dtype) -> Tensor | None:
+def checked_weight(name: str, weight: Any, n: int, dtype: torch.dtype) -> Tensor | None:
+    """Check frequency weights: one for each observation, finite, none negative, not all zero."""
     if weight is None:
         return None
-    tensor = _tensor("weight", weight, dtype)
+    tensor = _tensor(name, weight, dtype)
     if tensor.shape != (n,):
-        raise GPSError(f"weight must have one entry per observation, shape ({n},), got {tuple(tensor.shape)}")
-    _check_finite("weight", tensor, None)
+        raise GPSError(f"{name} must have one entry per observation, shape ({n},), got {tuple(tensor.shape)}")
+    _check_finite(name, tensor, None)
     if (tensor < 0).any():
-        raise GPSError(f"weight is negative in {_rows((tensor < 0).nonzero().flatten())}; weights must be >= 0")
+        raise GPSError(f"{name} is negative in {_rows((tensor < 0).nonzero().flatten())}; weights must be >= 0")
     if not (tensor > 0).any():
         raise GPSError("all weights are zero: there is nothing to fit")
     return tensor

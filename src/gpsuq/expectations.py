@@ -36,7 +36,7 @@ from torch.distributions import Binomial, Categorical, Distribution, Independent
 
 from gpsuq.errors import GPSError
 from gpsuq.fused import gaussian_normal_score
-from gpsuq.kernels import Energy, Gaussian, Kernel, Mixture, gaussian_bandwidths
+from gpsuq.kernels import Energy, Gaussian, Kernel, Mixture
 
 Parameters = Mapping[str, Tensor]
 KernelMean = Callable[[Any, Tensor, Parameters], Tensor]
@@ -255,8 +255,9 @@ def _fused(
     kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
 ) -> Terms | None:
     """Take the hand-written path where y is one Normal number and all kernels are Gaussian."""
-    bandwidths = gaussian_bandwidths(kernel)
-    if type(distribution) is not Normal or mask is not None or bandwidths is None:
+    parts, weights = (kernel.kernels, kernel.weights) if isinstance(kernel, Mixture) else ((kernel,), (1.0,))
+    bandwidths = [(part.value, weight) for part, weight in zip(parts, weights, strict=True) if type(part) is Gaussian]
+    if type(distribution) is not Normal or mask is not None or len(bandwidths) < len(parts):
         return None
     p = _parameters(distribution)
     return Terms(*torch.broadcast_tensors(*gaussian_normal_score(p["loc"], p["scale"], y, bandwidths, shifts)))

@@ -68,23 +68,37 @@ class _GaussianNormalScore(torch.autograd.Function):
 def _mean_and_slopes(
     difference: Tensor, variance: Tensor, bandwidths: Sequence[tuple[float, float]], wants_gradient: bool
 ) -> tuple[Tensor, Any, Any]:
-    r"""Mean over draws of E = :math:`\sum_b w_b \sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`, and its slopes in -d and v."""
+    r"""Mean over draws of E = :math:`\sum_b w_b \sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`, and its slopes in -d and v.
+
+    The variance mostly has one row for all observations, so factors are gathered there before they meet the difference.
+    """
     squared = difference.square()
-    mean, by_location, by_variance = None, None, None
+    mean, pull, bend = None, None, None
     for bandwidth, weight in bandwidths:
         inverse = torch.reciprocal((variance * (2.0 / bandwidth)).add_(1.0))
-        exponent = squared * (inverse * (1.0 / bandwidth))
-        value = torch.exp(-exponent).mul_(inverse.sqrt().mul_(weight))
-        average = value.mean(_DRAW)
+        amplitude = inverse.sqrt().mul_(weight)
+        inverse.mul_(1.0 / bandwidth)
+        exponent = squared * -inverse
+        value = torch.exp(exponent)
+        average = _mean_over_draws(value, amplitude)
         mean = average if mean is None else mean.add_(average)
         if wants_gradient:
-            value.mul_(inverse * (1.0 / bandwidth))
-            curvature = exponent.mul_(2.0).sub_(1.0).mul_(value)
-            slope = value.mul_(difference).mul_(2.0)
-            by_location = slope if by_location is None else by_location.add_(slope)
-            by_variance = curvature if by_variance is None else by_variance.add_(curvature)
+            value.mul_(inverse.mul_(amplitude).mul_(2.0))
+            curvature = exponent.mul_(value)
+            pull = value if pull is None else pull.add_(value)
+            bend = curvature if bend is None else bend.add_(curvature)
     assert mean is not None
-    return mean, by_location, by_variance
+    if pull is None or bend is None:
+        return mean, None, None
+    return mean, pull * difference, bend.add_(pull, alpha=0.5).neg_()
+
+
+def _mean_over_draws(values: Tensor, weight: Tensor) -> Tensor:
+    """Mean over draws of ``values`` times ``weight``, (chain, observation)."""
+    n_draws = values.shape[_DRAW]
+    if weight.shape[1] == 1:
+        return torch.bmm(values, weight.transpose(1, _DRAW) / n_draws).squeeze(_DRAW)
+    return (values * weight).mean(_DRAW)
 
 
 def _pull_back(upstream: Tensor, slopes: Tensor, shape: torch.Size) -> Tensor:

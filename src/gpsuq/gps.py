@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from lightning_fabric import Fabric
@@ -26,6 +26,16 @@ from gpsuq.progress import progress_bar
 from gpsuq.sources import ArraySource, BatchSource, LoaderSource
 from gpsuq.training import Problem, TrainingState, init, run
 from gpsuq.uq import UQDistribution
+
+
+class FitOptions(TypedDict, total=False):
+    """What :meth:`GPS.fit` takes beside the observations."""
+
+    mask: Any
+    weight: Any
+    validation: DataLoader[Any] | None
+    checkpoint: str | Path | None
+    checkpoint_every: int
 
 
 class GPS:
@@ -95,17 +105,7 @@ class GPS:
         self.fabric = fabric
         self.progress = progress
 
-    def fit(
-        self,
-        X: Any = None,
-        y: Any = None,
-        *,
-        mask: Any = None,
-        weight: Any = None,
-        validation: DataLoader[Any] | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int = 200,
-    ) -> UQDistribution:
+    def fit(self, X: Any = None, y: Any = None, **options: Unpack[FitOptions]) -> UQDistribution:
         """Train the generator: ``fit(y)``, ``fit(X, y)``, or ``fit(loader)``.
 
         Parameters
@@ -122,40 +122,26 @@ class GPS:
             Held-out observations where the data come from a loader.
         checkpoint
             Directory to save the training state in; a fit that finds one there goes on from it, bit for bit.
+        checkpoint_every
+            Steps between two checkpoints, 200 by default.
         """
-        problem, state = self.train(
-            X,
-            y,
-            mask=mask,
-            weight=weight,
-            validation=validation,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-        )
+        problem, state = self.train(X, y, **options)
         return self._finish(problem, state, X if y is not None else None)
 
     def train(
-        self,
-        X: Any = None,
-        y: Any = None,
-        *,
-        mask: Any = None,
-        weight: Any = None,
-        validation: DataLoader[Any] | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int = 200,
-        start: Generator | None = None,
+        self, X: Any = None, y: Any = None, *, start: Generator | None = None, **options: Unpack[FitOptions]
     ) -> tuple[Problem, TrainingState]:
         """Train like :meth:`fit`, and give what it works with: the problem and its last state, to score or go on.
 
         ``start`` is a generator with as many chains to go on from, in place of a new one.
         """
+        checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", 200)
         if checkpoint_every < 1:
             raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
         fabric = self.fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
         with fabric.init_tensor():
             dtype = torch.get_default_dtype()
-        source = self._source(X, y, mask, weight, validation, dtype, fabric)
+        source = self._source(X, y, options, dtype, fabric)
         problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
         state = init(problem, self._build(source, dtype) if start is None else start, self.model)
         directory = None if checkpoint is None else Path(checkpoint)
@@ -163,9 +149,8 @@ class GPS:
             state = load_checkpoint(directory, problem, state)
         return problem, self._run(problem, state, directory, checkpoint_every)
 
-    def _source(
-        self, X: Any, y: Any, mask: Any, weight: Any, validation: Any, dtype: torch.dtype, fabric: Fabric
-    ) -> BatchSource:
+    def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype, fabric: Fabric) -> BatchSource:
+        mask, weight, validation = options.get("mask"), options.get("weight"), options.get("validation")
         if isinstance(X, DataLoader):
             if y is not None or mask is not None or weight is not None:
                 raise GPSError("a DataLoader yields y, (x, y) or (x, y, weight); pass nothing beside it but validation")

@@ -34,7 +34,8 @@ from gpsuq.spread import SpreadChoice
 FORMAT = 1
 _CONFIG, _MODEL = "config.json", "model.safetensors"
 _UNITS = ("center", "matrix", "slope")
-_OURS = {_CONFIG, _MODEL, "summary.csv", "rows.csv", "coefficients.png"}
+FILES = (_CONFIG, _MODEL, "summary.csv", "rows.csv", "coefficients.png")
+"""What a saved model's directory may hold; all but the first two are written for people by ``gpsuq fit``."""
 
 
 def save(estimator: GPSLinearRegression, path: str | Path, *, force: bool = False) -> Path:
@@ -64,7 +65,7 @@ def refuse_existing(directory: Path, *, force: bool) -> None:
         return
     if not force:
         raise GPSError(f"{directory} exists already; choose another directory, or pass --force (force=True)")
-    foreign = [] if not directory.is_dir() else sorted({path.name for path in directory.iterdir()} - _OURS)
+    foreign = [] if not directory.is_dir() else sorted({path.name for path in directory.iterdir()} - set(FILES))
     if foreign or not directory.is_dir():
         raise GPSError(
             f"{directory} is not replaced: it holds {foreign[0] if foreign else 'a file'}, which is no part of a saved "

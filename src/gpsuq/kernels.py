@@ -248,13 +248,6 @@ class CallableKernel(Kernel):
         return self
 
 
-def gaussian_bandwidths(kernel: Kernel) -> list[tuple[float, float]] | None:
-    """Give (bandwidth, weight) of each part of a Gaussian kernel or mixture of them; None where a part is not one."""
-    parts, weights = (kernel.kernels, kernel.weights) if isinstance(kernel, Mixture) else ((kernel,), (1.0,))
-    bandwidths = [(part.value, weight) for part, weight in zip(parts, weights, strict=True) if type(part) is Gaussian]
-    return bandwidths if len(bandwidths) == len(parts) else None
-
-
 def as_kernel(kernel: Kernel | Callable[[Tensor, Tensor], Tensor]) -> Kernel:
     """Wrap a plain function as a kernel; kernels pass through."""
     if isinstance(kernel, Kernel):

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpsuq.algorithms import Algorithm
+from gpsuq.chains import warn_of_small_weights
+from gpsuq.data import evenly_spaced
 from gpsuq.diagnostics import Finding, diagnose
 from gpsuq.distances import MMD
 from gpsuq.errors import GPSError, GPSWarning
@@ -339,6 +341,8 @@ def fit_linear(table: TrainingTable, units: LinearUnits, settings: LinearSetting
         # n / (n - 2k) is the leading term only: simulations give about exp(2k / n), which ends at e.
         variance_factor = min(table.n_measures / (table.n_measures - 2 * k), np.e)
     else:
+        if table.weight is not None:  # with bootstrap weights the chains do so
+            warn_of_small_weights(table.weight)
         _warn(
             f"{n:g} observations for {k} coefficients: too few for bootstrap weights, so the uncertainty of the "
             "coefficients is that of Normal theory around the robust fit"
@@ -359,7 +363,7 @@ def fit_linear(table: TrainingTable, units: LinearUnits, settings: LinearSetting
         choice=choice,
         spread_weight=spread_weight,
         reweighted=settings.n_chains > 1,
-        findings=[finding for finding in diagnose(problem, state) if finding.code not in expected],
+        findings=diagnose(problem, state, expected),
     )
 
 
@@ -370,7 +374,7 @@ def first_stage(table: TrainingTable, settings: LinearSettings) -> tuple[Generat
     that a subgroup far from the pilot is not out of sight. Gives the chains of the chosen weight, to go on from.
     """
     if len(table) > _FIRST_ROWS:
-        table = table.rows(torch.linspace(0, len(table) - 1, _FIRST_ROWS).long())
+        table = table.rows(evenly_spaced(len(table), _FIRST_ROWS))
     enough = len(table) >= _FEWEST_FOR_PATH[0] and table.n_measures >= _FEWEST_FOR_PATH[1]
     weights: tuple[float, ...] = PATH if enough else PATH[-1:]
     if settings.spread_weight != "auto":
@@ -418,7 +422,8 @@ def recentre(problem: Problem, state: TrainingState, table: TrainingTable, setti
     data, generator = problem.source.sample, state.generator
     assert data.x is not None
     draws = _draws(generator, _CENTRE_DRAWS, settings)
-    variance = draws.sigma.square().median(1).values.clamp(min=table.sigma_floor(data.x.shape[-1] + 1) ** 2)
+    floor = table.sigma_floor(data.x.shape[-1] + settings.intercept)
+    variance = draws.sigma.square().median(1).values.clamp(min=floor**2)
     bandwidth = _CENTRE_MULTIPLE * table.measures_each * variance
     shift = common_shift(
         data.x,

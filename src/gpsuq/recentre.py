@@ -20,6 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gpsuq.data import evenly_spaced
+
 _NUMBERS = 1 << 21  # held at once
 _SOME = 20_000  # rows that bring the shift near its end, so that few sweeps over all rows are left
 _KEPT = 1 << 25
@@ -59,7 +61,8 @@ def common_shift(
 
     ``x`` is (n, p) and ``y`` (n,), or (n, measures, p) and (n, measures) with a ``mask``; ``weights`` gives the weights
     (chain, rows) of any rows; ``bandwidth`` (chain,) is the kernel's. Where rows are many, ``sweeps`` over some of them
-    are followed by half as many over all.
+    are followed by half as many over all, which take the squares and products of the columns from those some: they
+    decide how fast the shift is found, not where it ends.
     """
     if x.dim() == 2:
         x, y = x[:, None], y[:, None]
@@ -68,10 +71,10 @@ def common_shift(
         draws = draws.without_spread()
     shift = torch.zeros(len(draws.slope), draws.slope.shape[2] + intercept, dtype=torch.float64)
     problem = _Problem(x, y, mask, weights, draws, bandwidth, intercept)
-    if len(x) > _SOME:
-        shift = _sweep(problem, shift, torch.linspace(0, len(x) - 1, _SOME).long(), sweeps)
-        sweeps = -(-sweeps // 2)
-    return _sweep(problem, shift, torch.arange(len(x)), sweeps)
+    if len(x) <= _SOME:
+        return _sweeps(problem, shift, torch.arange(len(x)), sweeps)[0]
+    shift, gram = _sweeps(problem, shift, evenly_spaced(len(x), _SOME), sweeps)
+    return _sweeps(problem, shift, torch.arange(len(x)), -(-sweeps // 2), gram * (len(x) / _SOME))[0]
 
 
 class _Problem(NamedTuple):
@@ -84,33 +87,37 @@ class _Problem(NamedTuple):
     intercept: bool
 
 
-def _sweep(problem: _Problem, shift: Tensor, index: Tensor, sweeps: int) -> Tensor:
-    """Go on from a shift by sweeps over the rows in ``index``."""
+def _sweeps(
+    problem: _Problem, shift: Tensor, index: Tensor, sweeps: int, gram: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Go on from a shift by sweeps over the rows in ``index``; give it and the weighted Gram matrix."""
     x, y, mask, weights, draws, bandwidth, intercept = problem
     n_chains, k = shift.shape
-    numbers_per_row = max(n_chains * draws.sigma.shape[1], k * k) * x.shape[1]
+    known, latest = gram is not None, shift.new_zeros(n_chains, k, k) if gram is None else gram
+    numbers_per_row = max(n_chains * draws.sigma.shape[1], 0 if known else k * k) * x.shape[1]
     parts = index.split(max(1, _NUMBERS // numbers_per_row))
     # Bootstrap weights are computed anew whenever they are asked for: worth keeping between sweeps while they are few.
     kept = [weights(rows).to(x) for rows in parts] if n_chains * len(index) <= _KEPT else None
     for _ in range(sweeps):
         coefficients = torch.cat([draws.slope, draws.level[..., None]], 2) if intercept else draws.slope
         coefficients = coefficients + shift[:, None].to(coefficients)
-        gram = torch.zeros(n_chains, k * k, dtype=torch.float64)
-        pull = torch.zeros(n_chains, k, dtype=torch.float64)
+        if not known:
+            latest = torch.zeros_like(latest)
+        pull = torch.zeros_like(shift)
         for number, rows in enumerate(parts):
             design = _design(x[rows], None if mask is None else mask[rows], intercept)
             weight = weights(rows).to(x) if kept is None else kept[number]
             measures = torch.ones(()) if mask is None else mask[rows].sum(1).to(x)
             close, residual = _closeness(design, y[rows], coefficients, draws, bandwidth, weight, measures)
             flat = design.flatten(0, 1)
-            outer = (flat[:, :, None] * flat[:, None, :]).flatten(1)
-            gram += (close.sum(1) @ outer).double()
-            pull += ((close * residual).sum(1) @ flat).double()
-        square = gram.reshape(n_chains, k, k)
-        ridge = _RIDGE * square.diagonal(dim1=1, dim2=2).mean(1) + torch.finfo(torch.float64).tiny
-        square = square + ridge[:, None, None] * torch.eye(k, dtype=torch.float64)
+            if not known:
+                outer = (flat[:, :, None] * flat[:, None, :]).flatten(1)
+                latest += (close.sum(1) @ outer).double().reshape(latest.shape)
+            pull += (residual.mul_(close).sum(1) @ flat).double()
+        ridge = _RIDGE * latest.diagonal(dim1=1, dim2=2).mean(1) + torch.finfo(torch.float64).tiny
+        square = latest + ridge[:, None, None] * torch.eye(k, dtype=torch.float64)
         shift = shift + torch.linalg.solve(square, pull[..., None])[..., 0]
-    return shift
+    return shift, latest
 
 
 def _design(x: Tensor, mask: Tensor | None, intercept: bool) -> Tensor:
@@ -136,7 +143,6 @@ def _closeness(
     residual = y.flatten() - coefficients @ design.flatten(0, 1).T
     squared = residual.square().reshape(n_chains, n_draws, n, measures).sum(-1)
     width = (bandwidth[:, None] + 2.0 * draws.sigma.square())[..., None]
-    factor = torch.log(bandwidth[:, None, None] / width) * (0.5 * observed)
-    close = torch.exp(factor - squared / width) / width
-    close = close * weight[:, None]
+    factor = torch.log(bandwidth[:, None, None] / width) * (0.5 * observed) - width.log()
+    close = squared.div_(-width).add_(factor).exp_().mul_(weight[:, None])
     return close.repeat_interleave(measures, -1) if measures > 1 else close, residual

@@ -23,7 +23,7 @@ from torch.distributions import Categorical, Distribution
 
 from gpsuq.algorithms import Algorithm
 from gpsuq.chains import ChainPlan
-from gpsuq.data import Batch
+from gpsuq.data import Batch, evenly_spaced
 from gpsuq.distances import Distance
 from gpsuq.errors import DivergenceError, GPSError, GPSWarning
 from gpsuq.expectations import DRAW_DIM, Terms, base_distribution, encode, predictive_mean
@@ -272,16 +272,16 @@ def step(problem: Problem, state: TrainingState) -> tuple[TrainingState, StepInf
 
 def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tensor) -> None:
     """Clip each chain's gradient by its own norm; drop that of chains that have stopped or whose is not finite."""
-    n_chains = len(state.skipped)
-    squared = torch.zeros(n_chains, device=state.generator.shared.device)
+    squared = torch.zeros(len(state.skipped), device=state.generator.shared.device)
+    together = []
     for _, parameter, owner in state.generator.chain_views():
         if parameter.grad is None:
             continue
         if owner is None:
-            squared += parameter.grad.square().flatten(1).sum(1)
+            together.append(torch.linalg.vector_norm(parameter.grad.flatten(1), dim=1))
         else:
             squared[owner] += parameter.grad.square().sum()
-    norm = squared.sqrt()
+    norm = torch.linalg.vector_norm(torch.stack([squared.sqrt(), *together]), dim=0)
     finite = torch.isfinite(norm)
     state.skipped = torch.where(finite.cpu() & ~state.failed, torch.zeros_like(state.skipped), state.skipped + 1)
     usable = finite & ~(state.failed | stopped).to(norm.device)
@@ -293,13 +293,15 @@ def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tens
             f"no chain has a finite gradient at step {state.step} any more; lower the learning rate, check the model "
             "for logarithms or square roots of zero, and bring y and X to similar scales"
         )
+    scale = torch.where(usable, scale, torch.zeros_like(scale))
     for _, parameter, owner in state.generator.chain_views():
         if parameter.grad is None:
             continue
         keep, factor = (usable, scale) if owner is None else (usable[owner], scale[owner])
         shape = (-1, *(1,) * (parameter.dim() - 1)) if owner is None else ()
-        clean = torch.where(keep.reshape(shape), parameter.grad, torch.zeros_like(parameter.grad))
-        parameter.grad.copy_(clean * torch.where(keep, factor, torch.zeros_like(factor)).reshape(shape))
+        if not bool(finite.all()):  # zero times infinity is no number
+            parameter.grad.masked_fill_(~keep.reshape(shape), 0.0)
+        parameter.grad.mul_(factor.reshape(shape))
 
 
 def evaluate(problem: Problem, state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
@@ -335,7 +337,7 @@ def sampled_predictive(
 def some_rows(problem: Problem) -> Batch:
     """Give a few hundred observations, evenly spaced and the same in every process."""
     data = problem.source.sample
-    return data.rows(torch.linspace(0, len(data) - 1, min(len(data), _EVALUATION_ROWS)).long())
+    return data.rows(evenly_spaced(len(data), min(len(data), _EVALUATION_ROWS)))
 
 
 def run(

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Normal
 
 from gpsuq import mixtures
-from gpsuq.data import aligned, check_finite_rows
+from gpsuq.data import aligned, check_finite_rows, checked_weight
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.expectations import kernel_score
 from gpsuq.generators import MLP
@@ -416,22 +416,9 @@ def _targets(X: Any, y: Any) -> Array:
 def _sample_weight(sample_weight: Any, n: int) -> Array | None:
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.ndim == 0:
-        weight = np.full(n, float(weight))
-    if weight.shape != (n,):
-        raise GPSError(f"sample_weight must have one entry per row, shape ({n},), got {weight.shape}")
-    check_finite_rows("sample_weight", weight)
-    if (weight < 0).any():
-        raise GPSError(f"sample_weight is negative in row {int((weight < 0).argmax())}; weights must be >= 0")
-    if not (weight > 0).any():
-        raise GPSError("all weights are zero: there is nothing to fit")
-    if weight.sum() < 0.5 * np.count_nonzero(weight):
-        _warn(
-            f"weights sum to {weight.sum():.3g} for {np.count_nonzero(weight)} rows: they are taken as frequencies, so "
-            "the fit counts as one on so few; rescale them to a mean of 1 if that is not meant"
-        )
-    return weight
+    values = np.asarray(sample_weight)
+    weight = checked_weight("sample_weight", np.full(n, values) if values.ndim == 0 else values, n, torch.float64)
+    return None if weight is None else weight.numpy()
 
 
 def _group_codes(groups: Any, n: int) -> NDArray[np.intp]:
