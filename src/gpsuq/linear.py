@@ -321,9 +321,8 @@ def fit_linear(table: TrainingTable, units: LinearUnits, settings: LinearSetting
     noise_variance = max(float(_draws(generator, _MEAN_DRAWS, settings).sigma.square().median()), floor**2)
     gps = settings.sampler(
         Gaussian(_SHAPE_MULTIPLE * noise_variance * table.measures_each),
-        # The first stage has gone most of the way. Without spread only the law of sigma is left to learn.
-        steps=1 / 2 if equal else 1 / 3,
-        draws=1 / 4 if equal else 1.0,
+        steps=1 / 3,  # the first stage has gone most of the way
+        draws=1 / 4 if equal else 1.0,  # without spread only the law of sigma is left to learn
         n_chains=settings.n_chains,
         reweight="bootstrap" if bootstrap else None,
         holdout=0.0,
