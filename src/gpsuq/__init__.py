@@ -7,7 +7,7 @@ from gpsuq._version import __version__
 from gpsuq.algorithms import Algorithm, Algorithm1
 from gpsuq.distances import MMD, EnergyDistance, SlicedWasserstein
 from gpsuq.errors import GPSError, GPSWarning
-from gpsuq.estimators import GPSLinearRegression
+from gpsuq.estimators import GPSLinearRegression, GPSPoissonProcess
 from gpsuq.generators import MLP, FromModule
 from gpsuq.gps import GPS
 from gpsuq.io import load
@@ -28,6 +28,7 @@ __all__ = [
     "FromModule",
     "GPSError",
     "GPSLinearRegression",
+    "GPSPoissonProcess",
     "GPSWarning",
     "Gaussian",
     "Laplace",

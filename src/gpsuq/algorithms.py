@@ -49,6 +49,9 @@ class Algorithm:
         Held-out observations are scored every so many steps (None: never), and each chain's best state is restored
         where the last is clearly worse. With ``patience``, a chain stops after so many evaluations without improvement;
         the default never stops early, because a chain gains most from the small steps at the end of a cosine schedule.
+    clearly
+        Standard errors by which the last state must be worse: the best of many noisy evaluations looks better than it
+        is. 0 always restores the best, for generators that can follow single observations.
     """
 
     n_steps: int = 2000
@@ -63,6 +66,7 @@ class Algorithm:
     clip: float | None = 10.0
     evaluate_every: int | None = 50
     patience: int | None = None
+    clearly: float = 2.5
 
     def __post_init__(self) -> None:
         for name in ("n_steps", "batch_size", "n_draws", "evaluate_every"):

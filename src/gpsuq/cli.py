@@ -230,6 +230,16 @@ _add_experiment(
     "tables", "Fit four real tables (in the directory that GPSUQ_DATA names) with default settings.", replicates=None
 )
 
+_add_experiment(
+    "poisson", "Find known intensities of a Poisson process again, beside a kernel density estimate (section 3.2)."
+)
+_add_experiment(
+    "patterns",
+    "Fit real point patterns (in the directory that GPSUQ_DATA names) with default settings.",
+    replicates=None,
+)
+_add_experiment("block-counts", "Check that intervals for counts in blocks cover new counts.", replicates=10)
+
 
 def _run(module: str, *arguments: Any, **options: Any) -> None:
     console = Console()

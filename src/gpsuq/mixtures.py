@@ -1,4 +1,4 @@
-"""Mixtures of Normals, one for each row: density, distribution function and quantiles, in closed form or by bisection.
+"""Mixtures of Normals or Poisson counts, one for each row: densities and quantiles, in closed form or by bisection.
 
 A predictive is such a mixture over draws and chains. Rows do not see each other, and nothing is sampled, so the answer
 for a row does not depend on which rows it is asked with.
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
+from scipy.stats import poisson
 
 Array = NDArray[np.float64]
 
@@ -48,3 +49,17 @@ def quantiles(levels: Sequence[float], loc: Array, scale: Array) -> Array:
             lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
         result[:, column] = 0.5 * (lower + upper)
     return result.numpy()
+
+
+def poisson_quantiles(levels: Sequence[float], rates: Array) -> NDArray[np.int64]:
+    """Quantiles of each row's mixture of Poisson counts with means ``rates`` (n, m), equal weights: (n, levels)."""
+    result = np.empty((len(rates), len(levels)), dtype=np.int64)
+    for column, level in enumerate(levels):
+        each = poisson.ppf(level, rates)
+        lower, upper = each.min(1).astype(np.int64), each.max(1).astype(np.int64)
+        while (lower < upper).any():
+            middle = (lower + upper) // 2
+            enough = poisson.cdf(middle[:, None], rates).mean(1) >= level
+            lower, upper = np.where(enough, lower, middle + 1), np.where(enough, middle, upper)
+        result[:, column] = lower
+    return result

@@ -32,9 +32,7 @@ from gpsuq.models import ObservationModel
 from gpsuq.seeds import seeded
 from gpsuq.sources import BatchSource
 
-_EVALUATION_DRAWS = 200
 _EVALUATION_ROWS = 400  # scored at once, so that memory stays bounded
-_CLEARLY = 2.5  # standard errors
 _PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain is given up
 
 
@@ -114,6 +112,7 @@ class Problem:
     distance: Distance
     seed: int
     fabric: Fabric
+    evaluation_draws: int = 200
 
     @property
     def n_phases(self) -> int:
@@ -329,7 +328,8 @@ def sampled_predictive(
     generator = state.generator
     device, dtype = generator.shared.device, generator.shared.dtype
     batch = batch.to(device, dtype)
-    shape = (problem.plan.n_chains, len(batch) if generator.conditional else 1, _EVALUATION_DRAWS, generator.noise_dim)
+    rows = len(batch) if generator.conditional else 1
+    shape = (problem.plan.n_chains, rows, problem.evaluation_draws, generator.noise_dim)
     with torch.no_grad(), seeded(problem.seed, purpose, *index):
         return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
 
@@ -394,16 +394,13 @@ def _choose(chains: Tensor, owner: int | None, yes: Tensor, no: Tensor) -> Tenso
     return torch.where(chosen, yes, no)
 
 
-def _restore_best(state: TrainingState) -> None:
-    """Put back the best state of every chain whose last one is clearly worse: by more than ``_CLEARLY`` errors.
-
-    The best of many noisy evaluations looks better than it is, and the last state has the smallest steps behind it.
-    """
+def _restore_best(state: TrainingState, clearly: float) -> None:
+    """Put back the best state of every chain whose last one is worse by more than ``clearly`` standard errors."""
     if state.best is None or state.best_scores is None or state.last_scores is None:
         return
     lost = state.last_scores - state.best_scores
     error = lost.std(1) / math.sqrt(lost.shape[1])
-    clearly_worse = ~(lost.mean(1) <= _CLEARLY * error)  # a last score that is not finite is worse, too
+    clearly_worse = ~(lost.mean(1) <= clearly * error)  # a last score that is not finite is worse, too
     restore = clearly_worse & torch.isfinite(state.best_scores).all(1)
     with torch.no_grad():
         for name, parameter, owner in state.generator.chain_views():
@@ -412,7 +409,7 @@ def _restore_best(state: TrainingState) -> None:
 
 def _end_phase(problem: Problem, state: TrainingState) -> None:
     """Restore the best states; go on with the refined distance, or finish."""
-    _restore_best(state)
+    _restore_best(state, problem.algorithm.clearly)
     if state.phase + 1 < problem.n_phases:
         enter_phase(problem, state, state.phase + 1, noise_variance(problem, state))
     else:

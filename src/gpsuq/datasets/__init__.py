@@ -1,6 +1,17 @@
-"""Data: the paper's synthetic designs, and real tables from a directory of the user's."""
+"""Data: the paper's synthetic designs, and real tables and point patterns from a directory of the user's."""
 
 from gpsuq.datasets.directory import data_directory, regression_table
+from gpsuq.datasets.patterns import log_gaussian_cox, real_covariates, real_pattern, simulated_pattern
 from gpsuq.datasets.synthetic import Regression, correlated, scissors
 
-__all__ = ["Regression", "correlated", "data_directory", "regression_table", "scissors"]
+__all__ = [
+    "Regression",
+    "correlated",
+    "data_directory",
+    "log_gaussian_cox",
+    "real_covariates",
+    "real_pattern",
+    "regression_table",
+    "scissors",
+    "simulated_pattern",
+]

@@ -1,5 +1,6 @@
 """scikit-learn faces of the generative parameter sampler."""
 
 from gpsuq.estimators.linear import GPSLinearRegression
+from gpsuq.estimators.poisson import GPSPoissonProcess
 
-__all__ = ["GPSLinearRegression"]
+__all__ = ["GPSLinearRegression", "GPSPoissonProcess"]

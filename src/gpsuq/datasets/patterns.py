@@ -1,0 +1,95 @@
+"""Point patterns: simulated from known intensities on the unit square, and real ones from the data directory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.datasets.directory import data_directory
+from gpsuq.errors import GPSError
+from gpsuq.spatial.covariates import CovariateGrid, read_covariate
+from gpsuq.spatial.grids import Grid
+from gpsuq.spatial.patterns import PointPattern, point_pattern
+from gpsuq.spatial.simulation import simulate_poisson
+from gpsuq.spatial.windows import Window, read_window
+from gpsuq.tables import read_table
+
+Array = NDArray[np.float64]
+Intensity = Callable[[Array], Array]
+
+UNIT_SQUARE = Window.rectangle(0.0, 1.0, 0.0, 1.0)
+
+
+def bumps(points: Array) -> Array:
+    """Give two smooth bumps on a low level, about 500 points in all."""
+    x, y = points[:, 0], points[:, 1]
+    first = np.exp(-((x - 0.3) ** 2 + (y - 0.35) ** 2) / (2 * 0.1**2))
+    second = np.exp(-((x - 0.7) ** 2 + (y - 0.7) ** 2) / (2 * 0.14**2))
+    result: Array = 140.0 + 2250.0 * first + 1850.0 * second
+    return result
+
+
+def ridge(points: Array) -> Array:
+    """Give a sharp straight ridge, three hundredths wide, on a low level; about 2,000 points in all."""
+    across = (points[:, 1] - 0.2 - 0.6 * points[:, 0]) / math.hypot(1.0, 0.6)
+    result: Array = 500.0 + 17_000.0 * np.exp(-(across**2) / (2 * 0.03**2))
+    return result
+
+
+def constant(points: Array) -> Array:
+    """Give the same intensity everywhere, about 300 points in all."""
+    return np.full(len(points), 300.0)
+
+
+INTENSITIES: dict[str, Intensity] = {"bumps": bumps, "ridge": ridge, "constant": constant}
+
+
+def simulated_pattern(name: str, seed: int) -> PointPattern:
+    """Simulate a pattern from one of the known intensities on the unit square."""
+    if name not in INTENSITIES:
+        raise GPSError(f"there is no intensity {name!r}; use one of {', '.join(INTENSITIES)}")
+    rng = np.random.default_rng(seed)
+    return PointPattern(simulate_poisson(INTENSITIES[name], UNIT_SQUARE, rng), UNIT_SQUARE)
+
+
+def log_gaussian_cox(
+    n_replicates: int, seed: int, *, mean: float = 300.0, sd: float = 0.6, length: float = 0.15
+) -> list[PointPattern]:
+    """Simulate replicates of a log-Gaussian Cox process on the unit square.
+
+    The logarithm of the intensity is a Gaussian field with the given standard deviation and correlation
+    exp(-distance / length), constant on the cells of a 48 x 48 grid; its mean is ``mean`` everywhere.
+    """
+    rng = np.random.default_rng(seed)
+    grid = Grid(UNIT_SQUARE, 48, 48)
+    nodes = grid.nodes.reshape(-1, 2)
+    apart = np.hypot(*(nodes[:, None] - nodes).transpose(2, 0, 1))
+    root = np.linalg.cholesky(sd**2 * np.exp(-apart / length) + 1e-9 * np.eye(len(nodes)))
+    patterns = []
+    for _ in range(n_replicates):
+        rate = mean * np.exp(root @ rng.standard_normal(len(nodes)) - 0.5 * sd**2)
+        pattern = simulate_poisson(
+            lambda points, rate=rate: rate[grid.cell_of(points)],  # type: ignore[misc]
+            UNIT_SQUARE,
+            rng,
+            grid=grid,
+            bound=rate.reshape(48, 48),
+        )
+        patterns.append(PointPattern(pattern, UNIT_SQUARE))
+    return patterns
+
+
+def real_pattern(name: str) -> PointPattern:
+    """Read ``points/<name>.csv`` and its window from the data directory."""
+    folder = data_directory() / "points"
+    table = read_table(folder / f"{name}.csv")
+    return point_pattern(table[["x", "y"]].to_numpy(), read_window(folder / f"{name}.window.json"))
+
+
+def real_covariates(name: str, covariates: tuple[str, ...]) -> list[CovariateGrid]:
+    """Read covariate grids ``points/<name>.<covariate>.grid.csv`` from the data directory."""
+    folder = data_directory() / "points"
+    return [read_covariate(folder / f"{name}.{covariate}.grid.csv", covariate) for covariate in covariates]

@@ -1,0 +1,414 @@
+"""A spatial Poisson process whose intensity is random, fitted to a point pattern."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import shapely
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from gpsuq.baselines.intensity import IntensityModel
+from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.intervals import check_coverage, equal_tailed
+from gpsuq.mixtures import poisson_quantiles
+from gpsuq.poisson import PoissonFit, PoissonSettings, fit_poisson
+from gpsuq.seeds import quasi_normal, random_block
+from gpsuq.spatial.covariates import CovariateGrid
+from gpsuq.spatial.grids import TILE, Grid, cells_for
+from gpsuq.spatial.patterns import checked_points, point_pattern
+from gpsuq.spatial.simulation import simulate_poisson
+from gpsuq.spatial.statistics import Envelope, l_envelope
+from gpsuq.spatial.windows import Window, as_window
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+DEFAULT_STEPS = 300
+_DRAWS_PER_CHAIN = 64
+_NUMBERS = 1 << 24  # held at once
+
+
+@dataclass(frozen=True)
+class IntensitySurface:
+    """Mean, standard deviation and quantiles of the intensity on a grid, (n_y, n_x), NaN outside the window."""
+
+    grid: Grid
+    mean: Array
+    sd: Array
+    quantiles: dict[float, Array]
+
+
+class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
+    r"""Poisson process with :math:`\log \lambda(s) = G(s, Z)`: a *law* of intensity surfaces instead of one surface.
+
+    The generator is trained so that counts in cells, and in square blocks of cells at several scales with one Z per
+    block, match the predictive distribution under an exact kernel score. How sharp surfaces may be is chosen by
+    held-out points; a constant is taken unless they ask for more. Chains on random parts of the points show how well
+    the intensity is known, draws of Z how much it varies from one block (or replicate) to the next.
+
+    Parameters
+    ----------
+    n_cells
+        About how many cells the points are counted in; None follows the number of points
+        (:func:`gpsuq.spatial.cells_for`).
+    frequency
+        Standard deviation of the waves that surfaces are made of, in cycles per longest side of the window; "auto"
+        chooses it by held-out scores.
+    n_chains
+        Networks trained side by side, each on four fifths of the points; their mean is the fit.
+    n_steps, n_draws, batch_size
+        Length of training, draws of Z and tiles of 16 x 16 cells in each step.
+    waves, hidden, noise_dim
+        Size of the network: waves that encode the location, widths of the hidden layers, dimension of Z.
+    outside
+        Whether points outside the window are an ``"error"`` or are dropped (``"drop"``) with a warning.
+    random_state
+        Seed; same seed, same machine, same numbers.
+    progress
+        Whether to show progress bars.
+
+    Attributes
+    ----------
+    window_, grid_, points_
+        The window, the grid of cells, and the points of every replicate.
+    frequency_, smoothness_path_
+        The frequency in use, and the scores it was chosen by (None where none were).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import GPSPoissonProcess
+    >>> points = np.random.default_rng(0).random((150, 2))
+    >>> model = GPSPoissonProcess(n_chains=2, n_steps=20).fit(points, window=(0, 1, 0, 1))
+    >>> bool(90 < model.integral() < 220)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_cells: int | None = None,
+        frequency: float | Literal["auto"] = "auto",
+        n_chains: int = 10,
+        n_steps: int = DEFAULT_STEPS,
+        n_draws: int = 4,
+        batch_size: int = 4,
+        waves: int = 64,
+        hidden: Sequence[int] = (64, 64),
+        noise_dim: int = 2,
+        outside: Literal["error", "drop"] = "error",
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.n_cells = n_cells
+        self.frequency = frequency
+        self.n_chains = n_chains
+        self.n_steps = n_steps
+        self.n_draws = n_draws
+        self.batch_size = batch_size
+        self.waves = waves
+        self.hidden = hidden
+        self.noise_dim = noise_dim
+        self.outside = outside
+        self.random_state = random_state
+        self.progress = progress
+
+    # --- fitting -----------------------------------------------------------------------------------------------------
+
+    def fit(self, points: Any, window: Any, *, covariates: Sequence[CovariateGrid] = ()) -> GPSPoissonProcess:
+        """Fit the law of the intensity.
+
+        Parameters
+        ----------
+        points
+            Coordinates (n, 2), or a list of such arrays: replicates of one process in the same window.
+        window
+            Where points were looked for: (x_min, x_max, y_min, y_max), a shapely polygon, a
+            :class:`~gpsuq.spatial.Window`, or a file that :func:`~gpsuq.spatial.read_window` reads.
+        covariates
+            Grids of covariates that cover the window.
+        """
+        settings = self.settings()
+        window = as_window(window)
+        patterns = [
+            point_pattern(pattern, window, outside=self.outside, least=0).points for pattern in _replicates(points)
+        ]
+        n_points = sum(map(len, patterns))
+        if n_points < 2:
+            raise GPSError(
+                "there are no points"
+                if n_points == 0
+                else "one point is too few: at least 2 are needed to say anything about an intensity"
+            )
+        for covariate in covariates:
+            covariate.check_covers(window)
+        n_cells = cells_for(n_points) if self.n_cells is None else self.n_cells
+        grid = Grid.with_cells(window, n_cells)
+        self.set_fit(fit_poisson(grid, list(covariates), patterns, settings), grid, patterns, settings.seed)
+        return self
+
+    def settings(self) -> PoissonSettings:
+        """Check the arguments and give them as the training takes them."""
+        least = {"n_chains": 2, "n_steps": 1, "n_draws": 2, "batch_size": 1, "waves": 1, "noise_dim": 1}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < smallest:
+                raise GPSError(f"{name} must be an integer of at least {smallest}, got {value!r}")
+        if self.n_cells is not None and (not isinstance(self.n_cells, numbers.Integral) or self.n_cells < 1):
+            raise GPSError(f"n_cells must be None or a positive integer, got {self.n_cells!r}")
+        frequency = self.frequency
+        if frequency != "auto" and not (isinstance(frequency, numbers.Real) and 0.0 <= frequency < np.inf):
+            raise GPSError(f'frequency must be "auto" or a number of at least 0, got {frequency!r}')
+        hidden = tuple(self.hidden)
+        if not hidden or any(not isinstance(width, numbers.Integral) or width < 1 for width in hidden):
+            raise GPSError(f"hidden must hold positive integers, got {self.hidden!r}")
+        state = self.random_state
+        seed = int(state) if isinstance(state, numbers.Integral) else int(check_random_state(state).randint(2**31 - 1))
+        if seed < 0:
+            raise GPSError(f"random_state must not be negative, got {seed}")
+        return PoissonSettings(
+            n_chains=int(self.n_chains),
+            n_steps=int(self.n_steps),
+            n_draws=int(self.n_draws),
+            batch_size=int(self.batch_size),
+            frequency=None if frequency == "auto" else float(frequency),
+            waves=int(self.waves),
+            hidden=tuple(int(width) for width in hidden),
+            noise_dim=int(self.noise_dim),
+            seed=seed,
+            progress=self.progress,
+        )
+
+    def set_fit(self, fit: PoissonFit, grid: Grid, patterns: list[Array], seed: int) -> None:
+        """Keep what was trained."""
+        self.fit_ = fit
+        self.grid_, self.window_ = grid, grid.window
+        self.points_ = patterns
+        self.seed_ = seed
+        self.frequency_ = fit.frequency
+        self.smoothness_path_ = None if fit.choice is None else fit.choice.table
+
+    # --- the intensity -----------------------------------------------------------------------------------------------
+
+    def intensity(self, points: Any) -> Array:
+        """Give the mean intensity over chains and draws at points (n, 2) in the window."""
+        return self.fit_.mean(self._inside(points))
+
+    def integral(self) -> float:
+        """Give the expected number of points in the window."""
+        check_is_fitted(self)
+        inside = self.grid_.inside
+        return float(self.fit_.mean(self.grid_.nodes[inside]) @ self.grid_.exposure[inside])
+
+    def sample_intensity(self, points: Any, n_draws: int = 1000, random_state: int | None = None) -> Array:
+        """Draw whole surfaces, chains in turn, and give their values at points (n, 2): (draw, n)."""
+        points = self._inside(points)
+        return self.fit_.draws(points, *self._noise(n_draws, random_state))
+
+    def surface(self, levels: Sequence[float] = (0.025, 0.5, 0.975), n_cells: int | None = None) -> IntensitySurface:
+        """Give mean, standard deviation and quantiles of the intensity on the fit's grid, or one of ``n_cells``."""
+        check_is_fitted(self)
+        if not all(0.0 < level < 1.0 for level in levels):
+            raise GPSError(f"levels must be between 0 and 1, got {list(levels)}")
+        grid = self.grid_ if n_cells is None else Grid.with_cells(self.window_, n_cells)
+        nodes = grid.nodes[grid.inside]
+        chain, noise = self._spread_noise()
+        mean, sd = (np.full((grid.n_y, grid.n_x), np.nan) for _ in range(2))
+        quantiles = {float(level): np.full((grid.n_y, grid.n_x), np.nan) for level in levels}
+        parts = np.array_split(np.arange(len(nodes)), -(-len(nodes) * len(chain) // _NUMBERS))
+        rows, columns = grid.inside.nonzero()
+        for part in parts:
+            draws = self.fit_.draws(nodes[part], chain, noise)
+            place = rows[part], columns[part]
+            mean[place], sd[place] = draws.mean(0), draws.std(0)
+            for level, values in zip(levels, np.quantile(draws, list(levels), axis=0), strict=True):
+                quantiles[float(level)][place] = values
+        return IntensitySurface(grid, mean, sd, quantiles)
+
+    def region_counts(self, regions: Any, coverage: float = 0.95) -> pd.DataFrame:
+        """Give expected and new counts in regions, one row each.
+
+        ``mean`` is the expected count; ``mean_lower`` and ``mean_upper`` bound it, ``count_lower`` and ``count_upper``
+        bound the number of points in a new pattern. ``trained`` says whether the region is no larger than the blocks
+        that the spread was learned on; beyond them it is a guess.
+
+        Parameters
+        ----------
+        regions
+            One region or a list: anything that can be a window.
+        """
+        check_is_fitted(self)
+        tail = (1.0 - check_coverage(coverage)) / 2.0
+        single = isinstance(regions, (Window, str, Path, dict)) or hasattr(regions, "geom_type")
+        if not single and len(regions) == 4 and all(isinstance(value, numbers.Real) for value in regions):
+            single = True
+        shapes = [as_window(region) for region in ([regions] if single else regions)]
+        rates = self._region_rates(shapes)
+        bounds = equal_tailed(rates, coverage)
+        counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
+        trained = [self._is_trained(shape) for shape in shapes]
+        if not all(trained):
+            width, height = (TILE * side for side in self.grid_.cell_size)
+            warnings.warn(
+                f"{trained.count(False)} of the regions are larger than {width:.4g} x {height:.4g}, the largest blocks "
+                "that were trained: the spread of their counts was not learned",
+                GPSWarning,
+                stacklevel=2,
+            )
+        return pd.DataFrame(
+            {
+                "mean": rates.mean(0),
+                "mean_lower": bounds[0],
+                "mean_upper": bounds[1],
+                "count_lower": counts[:, 0],
+                "count_upper": counts[:, 1],
+                "trained": trained,
+            }
+        )
+
+    def _region_rates(self, regions: Sequence[Window]) -> Array:
+        """Draws of the expected count in every region, (draw, region)."""
+        x, y = self.grid_.edges
+        rows, columns = self.grid_.inside.nonzero()
+        boxes = shapely.box(x[columns], y[rows], x[columns + 1], y[rows + 1])
+        nodes, exposure = self.grid_.nodes[self.grid_.inside], self.grid_.exposure[self.grid_.inside]
+        cell_area = np.prod(self.grid_.cell_size)
+        tree = shapely.STRtree(boxes)
+        chain, noise = self._spread_noise()
+        result = np.zeros((len(chain), len(regions)))
+        for number, region in enumerate(regions):
+            shape: shapely.Geometry = region.polygons
+            if not self.window_.is_rectangle:
+                shape = shapely.intersection(shape, self.window_.polygons)
+            touched = tree.query(shape, predicate="intersects")
+            area = shapely.area(shapely.intersection(boxes[touched], shape))
+            seen = area > 0.0
+            if not seen.any():
+                raise GPSError(f"region {number} lies outside the window")
+            whole = area >= (1.0 - 1e-12) * cell_area
+            area = np.where(whole, exposure[touched], area)[seen]
+            result[:, number] = self.fit_.draws(nodes[touched[seen]], chain, noise) @ area
+        return result
+
+    def _is_trained(self, region: Window) -> bool:
+        x_min, x_max, y_min, y_max = region.bounds
+        width, height = self.grid_.cell_size
+        slack = 1.0 + 1e-9
+        return bool(x_max - x_min <= TILE * width * slack and y_max - y_min <= TILE * height * slack)
+
+    # --- simulation and checks ---------------------------------------------------------------------------------------
+
+    def simulate(self, n: int = 1, random_state: int | None = None) -> list[Array]:
+        """Draw n new patterns: a surface each, and points on it by Lewis-Shedler thinning."""
+        chain, noise = self._noise(n, random_state)
+        rng = np.random.default_rng(self.seed_ if random_state is None else random_state)
+        x, y = self.grid_.edges
+        corners = np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
+        at_corners = self.fit_.draws(corners, chain, noise).reshape(n, len(y), len(x))
+        return [
+            simulate_poisson(self._surface_of(chain[[draw]], noise[[draw]]), self.window_, rng, grid=self.grid_,
+                             bound=_highest_corner(at_corners[draw]))
+            for draw in range(n)
+        ]  # fmt: skip
+
+    def _surface_of(self, chain: NDArray[np.intp], noise: Array) -> Callable[[Array], Array]:
+        return lambda points: self.fit_.draws(points, chain, noise)[0]
+
+    def goodness_of_fit(self, n_simulations: int = 39, random_state: int | None = None) -> Envelope:
+        """Compare the L function of the (first) pattern with those of simulated ones."""
+        check_is_fitted(self)
+        simulated = self.simulate(n_simulations, random_state)
+        return l_envelope(self.points_[0], simulated, self.window_, intensity=self.fit_.mean)
+
+    def compare_grid(self, n_cells: int | None = None) -> dict[str, float]:
+        """Fit again on another grid, by default twice as fine each way, and say how much the answer changes.
+
+        ``change`` is the relative L2 difference of the two mean surfaces; ``standard_error`` the relative L2 size of
+        this fit's own estimation uncertainty. A change well below it means that the grid is fine enough.
+        """
+        check_is_fitted(self)
+        cells = 4 * self.grid_.n_x * self.grid_.n_y if n_cells is None else n_cells
+        other = clone(self).set_params(n_cells=cells, random_state=self.seed_)
+        other.fit(self.points_, self.window_, covariates=self.fit_.locations.covariates)
+        nodes, exposure = self.grid_.nodes[self.grid_.inside], self.grid_.exposure[self.grid_.inside]
+        log_mean, _ = self.fit_.surfaces(nodes)
+        mine, theirs = np.exp(log_mean).mean(0), other.fit_.mean(nodes)
+        size = np.sqrt(exposure @ mine**2)
+        return {
+            "n_cells": float(self.grid_.n_x * self.grid_.n_y),
+            "other_n_cells": float(other.grid_.n_x * other.grid_.n_y),
+            "change": float(np.sqrt(exposure @ (mine - theirs) ** 2) / size),
+            "standard_error": float(self.fit_.stretch * np.sqrt(exposure @ np.exp(log_mean).var(0, ddof=1)) / size),
+        }
+
+    # --- saving and looking ------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the fit into a directory that :func:`gpsuq.load` reads; nothing in it is code."""
+        from gpsuq.io import save
+
+        return save(self, path, force=force)
+
+    def plot(self) -> Figure:
+        """Plot the points, the mean surface and its relative uncertainty; see :func:`gpsuq.plots.intensity`."""
+        from gpsuq.plots import intensity
+
+        check_is_fitted(self)
+        return intensity(self.surface(), self.points_[0])
+
+    # --- helpers -----------------------------------------------------------------------------------------------------
+
+    def _inside(self, points: Any) -> Array:
+        check_is_fitted(self)
+        return point_pattern_quietly(points, self.window_)
+
+    def _noise(self, n_draws: int, random_state: int | None) -> tuple[NDArray[np.intp], Array]:
+        """Chains in turn, with standard normal noise."""
+        check_is_fitted(self)
+        if n_draws < 1:
+            raise GPSError(f"at least 1 draw is needed, got {n_draws}")
+        block = random_block(self.seed_ if random_state is None else random_state, "surfaces")
+        noise = torch.randn(n_draws, self.fit_.body.noise_dim, generator=block).double().numpy()
+        return np.arange(n_draws) % len(self.fit_.level), noise
+
+    def _spread_noise(self) -> tuple[NDArray[np.intp], Array]:
+        """Every chain with the same evenly spread noise, for summaries."""
+        n_chains = len(self.fit_.level)
+        noise = quasi_normal(_DRAWS_PER_CHAIN, self.fit_.body.noise_dim, self.seed_).double().numpy()
+        return np.repeat(np.arange(n_chains), _DRAWS_PER_CHAIN), np.tile(noise, (n_chains, 1))
+
+
+def point_pattern_quietly(points: Any, window: Window) -> Array:
+    """Check points to evaluate at: finite and inside the window; duplicates are welcome."""
+    coordinates = checked_points(points)
+    inside = window.contains(coordinates)
+    if not inside.all():
+        raise GPSError(f"{int((~inside).sum())} of {len(coordinates)} points lie outside the window")
+    return coordinates
+
+
+def _replicates(points: Any) -> list[Any]:
+    """Read one pattern or a list of them."""
+    if isinstance(points, (list, tuple)) and points and np.ndim(points[0]) == 2:
+        return list(points)
+    return [points]
+
+
+def _highest_corner(at_corners: Array) -> Array:
+    """Guess a bound of each cell: a margin over its corners; thinning raises it wherever it fails."""
+    low, high = at_corners[:-1], at_corners[1:]
+    highest: Array = np.maximum.reduce([low[:, :-1], low[:, 1:], high[:, :-1], high[:, 1:]])
+    return 1.25 * highest

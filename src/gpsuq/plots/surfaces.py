@@ -1,0 +1,84 @@
+"""Figures of point patterns and their intensities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.plots.style import COLORS, figure_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gpsuq.estimators.poisson import IntensitySurface
+    from gpsuq.spatial.grids import Grid
+    from gpsuq.spatial.statistics import Envelope
+    from gpsuq.spatial.windows import Window
+
+Array = NDArray[np.float64]
+
+_MOST_SHOWN = 5000
+
+
+def draw_window(ax: Axes, window: Window) -> None:
+    """Outline a window and give the axes its shape and units."""
+    polygons = getattr(window.polygons, "geoms", [window.polygons])
+    for polygon in polygons:
+        for ring in (polygon.exterior, *polygon.interiors):
+            ax.plot(*np.asarray(ring.coords).T, color="#404040", linewidth=0.8)
+    unit = "" if window.unit == "unit" else f" ({window.unit})"
+    ax.set(xlabel=f"x{unit}", ylabel=f"y{unit}", aspect="equal")
+    ax.grid(False)
+
+
+def draw_points(ax: Axes, points: Array, **style: Any) -> None:
+    """Scatter points; of very many, an even part."""
+    shown = points[:: max(1, -(-len(points) // _MOST_SHOWN))]
+    options: dict[str, Any] = {"marker": ".", "markersize": 2.5, "linestyle": "none"} | style
+    ax.plot(shown[:, 0], shown[:, 1], **options)
+
+
+def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, **style: Any) -> None:
+    """Show values (n_y, n_x) of a grid as colours, with a colour bar."""
+    x, y = grid.edges
+    options: dict[str, Any] = {"cmap": "viridis", "rasterized": True} | style
+    mesh = ax.pcolormesh(x, y, np.ma.masked_invalid(values), **options)
+    ax.figure.colorbar(mesh, ax=ax, label=label, shrink=0.85)
+    draw_window(ax, grid.window)
+
+
+def draw_envelope(ax: Axes, envelope: Envelope, unit: str = "unit") -> None:
+    """Show L(r) - r of a pattern between the extremes of simulated ones."""
+    r = envelope.distances
+    ax.fill_between(
+        r, envelope.lower - r, envelope.upper - r, color=COLORS["light"], alpha=0.4, linewidth=0, label="simulations"
+    )
+    ax.plot(r, envelope.observed - r, color=COLORS["bayes"], label="observed")
+    ax.axhline(0.0, color="#404040", linewidth=0.8)
+    ax.set(xlabel="distance r" + ("" if unit == "unit" else f" ({unit})"), ylabel="L(r) - r")
+    ax.set_title(f"p = {envelope.p_value:.2f}", loc="right", fontsize=9)
+    ax.legend()
+
+
+def intensity(surface: IntensitySurface, points: Array) -> Figure:
+    """Plot the points, the mean intensity and its relative standard deviation."""
+    import matplotlib.pyplot as plt
+
+    x_min, x_max, y_min, y_max = surface.grid.window.bounds
+    ratio = (y_max - y_min) / (x_max - x_min)
+    with figure_style():
+        if ratio < 0.75:  # wide windows below each other
+            figure, axes = plt.subplots(3, 1, figsize=(7.5, 3 * (7.0 * ratio + 0.9)))
+        else:
+            figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.2 * ratio + 0.6))
+        draw_points(axes[0], points, color=COLORS["gps"])
+        draw_window(axes[0], surface.grid.window)
+        axes[0].set_title(f"{len(points):,} points")
+        draw_surface(axes[1], surface.grid, surface.mean, "points per unit of area")
+        axes[1].set_title("mean intensity")
+        draw_surface(axes[2], surface.grid, surface.sd / surface.mean, "standard deviation / mean", cmap="magma")
+        axes[2].set_title("relative uncertainty")
+    return figure

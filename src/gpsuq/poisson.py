@@ -1,0 +1,339 @@
+r"""Training of a random intensity on counts: which surfaces are smooth enough, chains on thinned points, their mean.
+
+Points are counted in cells, cells gathered in tiles. Every chain learns from a random part of the points, and the rest
+decides when it stops: thinning a Poisson process gives two independent ones, so that held-out points test the whole
+surface, where left-out cells would test how well it guesses across holes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import Poisson
+
+from gpsuq.algorithms import Algorithm
+from gpsuq.chains import ChainPlan
+from gpsuq.counts import BlockScore
+from gpsuq.data import Batch, Observations
+from gpsuq.generators import Generator
+from gpsuq.models import ObservationModel
+from gpsuq.parameters import DataScale, ParameterMap, Real
+from gpsuq.progress import progress_bar
+from gpsuq.seeds import derive_seed, random_block
+from gpsuq.sources import BatchSource
+from gpsuq.spatial.covariates import CovariateGrid
+from gpsuq.spatial.grids import TILE, Grid
+from gpsuq.surfaces import Surface, SurfaceBody
+from gpsuq.training import Problem, TrainingState, evaluate, init, run
+
+Array = NDArray[np.float64]
+
+FREQUENCIES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""Smoothness that is tried: standard deviation of the waves' frequencies, in cycles per longest side of the window."""
+
+SCALES = (1, 2, 4, 8, 16)
+"""Sides of the blocks whose counts are scored, in cells."""
+
+_CELLS_PER_WAVE = 8  # a wave shorter than so many cells could only follow single points
+_PATH_FOLDS = 3
+_FOLDS = 5
+_AS_GOOD = 1.0  # standard errors
+_BANDWIDTH = 4.0  # of the kernel on stabilised counts
+_LEARNING_RATE = 5e-3
+_EVALUATE_EVERY = 20
+_EVALUATION_DRAWS = 8
+_NUMBERS = 1 << 22  # held at once when evaluating surfaces
+
+
+@dataclass(frozen=True)
+class PoissonSettings:
+    """How to train; see :class:`gpsuq.GPSPoissonProcess`."""
+
+    n_chains: int
+    n_steps: int
+    n_draws: int
+    batch_size: int
+    frequency: float | None
+    waves: int
+    hidden: tuple[int, ...]
+    noise_dim: int
+    seed: int
+    progress: bool
+
+
+@dataclass(frozen=True)
+class Locations:
+    """From the user's coordinates and covariates to what the network sees: both centred and scaled."""
+
+    center: Array  # (2,)
+    length: float  # the window's longest side
+    covariates: tuple[CovariateGrid, ...]
+    covariate_center: Array
+    covariate_scale: Array
+
+    @classmethod
+    def over(cls, grid: Grid, covariates: Sequence[CovariateGrid]) -> Locations:
+        """Read centre and scale off the cells of a grid."""
+        x_min, x_max, y_min, y_max = grid.window.bounds
+        nodes = grid.nodes[grid.inside]
+        columns = [covariate.at(nodes) for covariate in covariates]
+        center, scale = (np.array([reduce(column) for column in columns]) for reduce in (np.mean, np.std))
+        return cls(
+            np.array([(x_min + x_max) / 2.0, (y_min + y_max) / 2.0]),
+            max(x_max - x_min, y_max - y_min),
+            tuple(covariates),
+            center,
+            np.where(scale > 0, scale, 1.0),
+        )
+
+    def inputs(self, points: Array) -> Tensor:
+        """Give what the network sees of points (n, 2): (n, 2 + covariates)."""
+        parts = [(points - self.center) / self.length]
+        for number, covariate in enumerate(self.covariates):
+            value = (covariate.at(points) - self.covariate_center[number]) / self.covariate_scale[number]
+            parts.append(value[:, None])
+        return torch.from_numpy(np.concatenate(parts, 1)).float()
+
+
+def in_tiles(cells: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Gather (..., n_y, n_x) into tiles: (..., tile, cell)."""
+    *lead, n_y, n_x = cells.shape
+    split = cells.reshape(*lead, n_y // TILE, TILE, n_x // TILE, TILE)
+    return np.moveaxis(split, -3, -2).reshape(*lead, -1, TILE * TILE)
+
+
+class PatternSource(BatchSource):
+    """Tiles of counts; every chain sees its own part of the points, and is tested on the rest.
+
+    ``cells`` holds the cell of every point of every replicate, ``folds`` the fold that each chain leaves out: chain c
+    takes part in partition c // n_folds of the points.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        inputs: Tensor,
+        cells: Sequence[NDArray[np.intp]],
+        n_chains: int,
+        n_folds: int,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self.seed, self.n_folds = seed, n_folds
+        self.kept = 1.0 - 1.0 / n_folds
+        counts, held_out = [], []
+        size = grid.n_x * grid.n_y
+        for replicate, cell in enumerate(cells):
+            counts.append(np.bincount(cell, minlength=size))
+            parts = []
+            for partition in range(-(-n_chains // n_folds)):
+                order = torch.randperm(len(cell), generator=random_block(seed, "partition", partition, replicate))
+                fold = np.empty(len(cell), dtype=np.intp)
+                fold[order.numpy()] = np.arange(len(cell)) % n_folds
+                parts.append(np.bincount(fold * size + cell, minlength=n_folds * size).reshape(n_folds, size))
+            held_out.append(np.concatenate(parts)[:n_chains])
+        shape = grid.n_y, grid.n_x
+        every = in_tiles(np.stack(counts).reshape(-1, *shape))  # (replicate, tile, cell)
+        left = in_tiles(np.stack(held_out, 1).reshape(n_chains, -1, *shape))  # (chain, replicate, tile, cell)
+        self._held_out = torch.from_numpy(left).float().flatten(1, 2)
+        total = torch.from_numpy(every).float().flatten(0, 1)
+        self._train = total - self._held_out
+        # The mean level is known well enough to start from; the network learns what differs from it.
+        self.level = max(float(total.sum()), 1.0) / (len(cells) * grid.window.area)
+        offset = np.log(np.maximum(in_tiles(grid.exposure), 1e-30) * self.level)[..., None]
+        tiles = in_tiles(np.moveaxis(inputs.numpy().reshape(*shape, -1), -1, 0))
+        x = torch.from_numpy(np.concatenate([np.moveaxis(tiles, 0, -1), offset], -1)).float()
+        seen = torch.from_numpy(in_tiles(grid.exposure).sum(1) > 0).repeat(len(cells))
+        self._rows = seen.nonzero().flatten()
+        self._x = x.repeat(len(cells), 1, 1)
+        self.sample = Observations(total[self._rows], self._x[self._rows])
+        self.batch_size = min(batch_size, len(self._rows))
+
+    def _tiles(self, counts: Tensor, rows: Tensor, share: float) -> Batch:
+        x = self._x[rows].clone()
+        x[..., -1] += math.log(share)
+        return Batch(counts[:, rows, None], x[None, :, None])
+
+    def batch(self, step: int) -> tuple[Batch, Tensor]:
+        """Give the tiles of this step: all in turn, in a new order every time."""
+        per_epoch = len(self._rows) // self.batch_size
+        epoch, position = divmod(step, per_epoch)
+        order = torch.randperm(len(self._rows), generator=random_block(self.seed, "epoch", epoch))
+        rows = self._rows[order[position * self.batch_size : (position + 1) * self.batch_size]]
+        return self._tiles(self._train, rows, self.kept), torch.ones(len(self._train), len(rows))
+
+    def held_out(self) -> Batch:
+        """Give the counts of the points that each chain did not see."""
+        return self._tiles(self._held_out, self._rows, 1.0 - self.kept)
+
+    def n_trained(self) -> Array:
+        """Give the number of points that each chain learned from, scaled to all: (chain,)."""
+        result: Array = self._train.sum((1, 2)).double().numpy() / self.kept
+        return result
+
+    @property
+    def weighted(self) -> bool:
+        """Tiles weigh the same."""
+        return False
+
+    @property
+    def n_observations(self) -> int:
+        """Number of tiles."""
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class SmoothnessChoice:
+    """The chosen frequency, and the table of the path: held-out score, excess over the best and its standard error."""
+
+    frequency: float
+    table: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class PoissonFit:
+    """Trained surfaces of all chains, with what leads from their noise to intensities in the user's units.
+
+    ``level`` (chain,) is log of the intensity where the network gives 0.
+    """
+
+    body: SurfaceBody
+    locations: Locations
+    level: Array
+    choice: SmoothnessChoice | None
+    frequency: float
+    stretch: float
+
+    def surfaces(self, points: Array) -> tuple[Array, Array]:
+        """Give log of each chain's mean intensity (chain, n) and its loadings (chain, n, q)."""
+        n_chains = len(self.level)
+        width = max(self.body.spec.waves, *self.body.spec.hidden)
+        means, loadings = [], []
+        for block in torch.from_numpy(points).split(max(1, _NUMBERS // (n_chains * width))):
+            with torch.no_grad():
+                mean, loading = self.body.surfaces(self.locations.inputs(block.numpy())[None])
+            means.append(mean.double().numpy())
+            loadings.append(loading.double().numpy())
+        loading_of = np.concatenate(loadings, 1)
+        mean_of = np.concatenate(means, 1) + self.level[:, None]
+        # The mean over Z of exp(m + B'Z) is exp(m + |B|^2 / 2).
+        return mean_of + 0.5 * np.square(loading_of).sum(-1), loading_of
+
+    def mean(self, points: Array) -> Array:
+        """Mean intensity over chains and draws, (n,)."""
+        log_mean, _ = self.surfaces(points)
+        result: Array = np.exp(log_mean).mean(0)
+        return result
+
+    def draws(self, points: Array, chain: NDArray[np.intp], noise: Array) -> Array:
+        r"""Give surfaces (draw, n) for the chains and noise (draw, q) named.
+
+        Chains that learn from a share f of the points differ by :math:`(1 - f) / f` of the variance that estimates from
+        new data would have, so their differences are stretched by :math:`\sqrt{f / (1 - f)}`, around the mean surface.
+        """
+        log_mean, loading = self.surfaces(points)
+        mean = np.exp(log_mean).mean(0)
+        apart = self.stretch * (log_mean - np.log(mean))
+        apart -= np.log(np.exp(apart).mean(0))
+        result = np.empty((len(chain), len(points)))
+        for number in np.unique(chain):
+            mine = chain == number
+            spread = noise[mine] @ loading[number].T - 0.5 * np.square(loading[number]).sum(-1)
+            result[mine] = mean * np.exp(apart[number] + spread)
+        return result
+
+
+def _model() -> ObservationModel:
+    def counts(x: Tensor, log_intensity: Tensor) -> Poisson:
+        return Poisson(torch.exp(log_intensity + x[..., -1]))
+
+    return ObservationModel(counts, log_intensity=Real(TILE * TILE))
+
+
+def _train(source: PatternSource, spec: Surface, settings: PoissonSettings, seed: int) -> tuple[Problem, TrainingState]:
+    n_chains = len(spec.frequencies)
+    algorithm = Algorithm(
+        n_steps=settings.n_steps,
+        n_draws=settings.n_draws,
+        batch_size=settings.batch_size,
+        learning_rate=_LEARNING_RATE,
+        evaluate_every=_EVALUATE_EVERY,
+        clearly=0.0,
+    )
+    problem = Problem(
+        source,
+        ChainPlan(n_chains, reweight=None, holdout=0.0),
+        algorithm,
+        BlockScore(TILE, SCALES, _BANDWIDTH),
+        seed,
+        Fabric(accelerator="cpu", devices=1, precision="32-true"),
+        evaluation_draws=_EVALUATION_DRAWS,
+    )
+    model = _model()
+    one = torch.ones(())
+    parameter_map = ParameterMap(model.parameters, None, DataScale(0.0 * one, one))
+    body = spec.build(TILE * TILE, n_chains, DataScale(0.0 * one, one), None, seed)
+    state = init(problem, Generator(body, parameter_map, n_chains), model)
+    with progress_bar(settings.progress, settings.n_steps) as advance:
+        return problem, run(problem, state, on_step=advance)
+
+
+def fit_poisson(
+    grid: Grid, covariates: Sequence[CovariateGrid], points: Sequence[Array], settings: PoissonSettings
+) -> PoissonFit:
+    """Choose the smoothness on the path, then train the chains whose mean is the fit."""
+    locations = Locations.over(grid, covariates)
+    inputs = locations.inputs(grid.nodes.reshape(-1, 2))
+    cells = [grid.cell_of(pattern) for pattern in points]
+
+    def trained(frequencies: Sequence[float], n_folds: int, purpose: str) -> tuple[Problem, TrainingState]:
+        seed = derive_seed(settings.seed, purpose)
+        source = PatternSource(grid, inputs, cells, len(frequencies), n_folds, settings.batch_size, seed)
+        spec = Surface(tuple(frequencies), len(covariates), settings.waves, settings.hidden, settings.noise_dim)
+        return _train(source, spec, settings, seed)
+
+    choice = None
+    frequency = settings.frequency
+    if frequency is None:
+        most = max(grid.n_x, grid.n_y) / _CELLS_PER_WAVE
+        path = [value for value in FREQUENCIES if value <= most]
+        problem, state = trained([value for value in path for _ in range(_PATH_FOLDS)], _PATH_FOLDS, "path")
+        held_out = problem.source.held_out()
+        assert held_out is not None
+        scores = evaluate(problem, state, held_out).score.double().nan_to_num(nan=0.0)  # below 0 unless it diverged
+        choice = choose_smoothness(path, scores.reshape(len(path), -1).numpy())
+        frequency = choice.frequency
+    problem, state = trained([frequency] * settings.n_chains, min(_FOLDS, settings.n_chains), "chains")
+    assert isinstance(problem.source, PatternSource)
+    body = state.generator.body.cpu().eval()
+    assert isinstance(body, SurfaceBody)
+    kept = problem.source.kept
+    fit = PoissonFit(body, locations, np.zeros(settings.n_chains), choice, frequency, math.sqrt(kept / (1.0 - kept)))
+    # The total of a maximum-likelihood fit is the number of points: set each chain's level so.
+    log_mean, _ = fit.surfaces(grid.nodes[grid.inside])
+    total = np.exp(log_mean) @ grid.exposure[grid.inside]
+    fit.level[:] = np.log(problem.source.n_trained() / (len(points) * total))
+    return fit
+
+
+def choose_smoothness(frequencies: Sequence[float], scores: Array) -> SmoothnessChoice:
+    """Choose from held-out scores (frequency, tile), smoothest first: the smoothest that is about as good as the best.
+
+    That is within one standard error of their difference, so that a constant is given up only where points ask for it.
+    """
+    mean = scores.mean(1)
+    lost = scores - scores[mean.argmin()]
+    excess, error = lost.mean(1), lost.std(1, ddof=1) / math.sqrt(scores.shape[1])
+    chosen = int((excess <= _AS_GOOD * error).argmax())
+    table = pd.DataFrame(
+        {"score": mean, "excess": excess, "standard_error": error}, index=pd.Index(frequencies, name="frequency")
+    )
+    return SmoothnessChoice(float(frequencies[chosen]), table)

@@ -1,0 +1,84 @@
+"""Covariates of a point pattern: values on a grid, interpolated bilinearly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gpsuq.errors import GPSError
+from gpsuq.spatial.windows import Window
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CovariateGrid:
+    """Values (row of y, column of x) at the crossings of ``x`` and ``y``, both increasing."""
+
+    name: str
+    x: Array
+    y: Array
+    values: Array
+
+    def __post_init__(self) -> None:
+        for axis, label in ((self.x, "x"), (self.y, "y")):
+            if axis.ndim != 1 or len(axis) < 2 or not (np.diff(axis) > 0).all():
+                raise GPSError(f"covariate {self.name!r}: {label} must hold at least two increasing numbers")
+        if self.values.shape != (len(self.y), len(self.x)):
+            raise GPSError(
+                f"covariate {self.name!r} has values of shape {self.values.shape} for {len(self.y)} rows of y and "
+                f"{len(self.x)} columns of x"
+            )
+
+    def at(self, points: Array) -> Array:
+        """Interpolate at points (n, 2), which must lie on the grid."""
+        column, right = _bracket(self.x, points[:, 0])
+        row, above = _bracket(self.y, points[:, 1])
+        v = self.values
+        below = v[row, column] * (1.0 - right) + v[row, column + 1] * right
+        top = v[row + 1, column] * (1.0 - right) + v[row + 1, column + 1] * right
+        result: Array = below * (1.0 - above) + top * above
+        return result
+
+    def check_covers(self, window: Window) -> None:
+        """Raise where the grid ends before the window does, or has missing values inside it."""
+        x_min, x_max, y_min, y_max = window.bounds
+        slack_x, slack_y = 1e-9 * (x_max - x_min), 1e-9 * (y_max - y_min)
+        if (
+            self.x[0] > x_min + slack_x
+            or self.x[-1] < x_max - slack_x
+            or self.y[0] > y_min + slack_y
+            or self.y[-1] < y_max - slack_y
+        ):
+            raise GPSError(
+                f"covariate {self.name!r} does not cover the window: it spans x {self.x[0]:g} to {self.x[-1]:g}, y "
+                f"{self.y[0]:g} to {self.y[-1]:g}, the window x {x_min:g} to {x_max:g}, y {y_min:g} to {y_max:g}"
+            )
+
+
+def _bracket(axis: Array, values: Array) -> tuple[NDArray[np.intp], Array]:
+    """Give the lower neighbour of each value on an axis, and how far it is to the next, 0 to 1."""
+    lower = np.clip(np.searchsorted(axis, values, side="right") - 1, 0, len(axis) - 2)
+    share = (values - axis[lower]) / (axis[lower + 1] - axis[lower])
+    return lower, np.clip(share, 0.0, 1.0)
+
+
+def read_covariate(path: str | Path, name: str | None = None) -> CovariateGrid:
+    """Read ``NAME.grid.csv`` (rows are y, no header) with its axes from ``NAME.grid.json`` (``xcol`` and ``yrow``)."""
+    path = Path(path)
+    axes = path.with_suffix(".json")
+    for file in (path, axes):
+        if not file.is_file():
+            raise GPSError(f"there is no file {file}: a covariate is a CSV of values and a JSON with xcol and yrow")
+    try:
+        values = pd.read_csv(path, header=None).to_numpy(dtype=np.float64)
+        document = json.loads(axes.read_text())
+        x, y = (np.asarray(document[key], dtype=np.float64) for key in ("xcol", "yrow"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise GPSError(f"{path} cannot be read as a covariate grid: {error}") from error
+    return CovariateGrid(name or path.name.split(".")[-3 if path.name.endswith(".grid.csv") else 0], x, y, values)

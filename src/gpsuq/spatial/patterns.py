@@ -1,0 +1,92 @@
+"""Point patterns: checked coordinates inside a window."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.spatial.windows import Window, as_window
+
+Array = NDArray[np.float64]
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class PointPattern:
+    """Points (n, 2) inside a window."""
+
+    points: Array
+    window: Window
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+def point_pattern(
+    points: Any, window: Any, *, outside: Literal["error", "drop"] = "error", least: int = 1
+) -> PointPattern:
+    """Check points (n, 2) against a window; those ``outside`` are an error, or dropped with a warning."""
+    window = as_window(window)
+    coordinates = checked_points(points, least)
+    if outside not in ("error", "drop"):
+        raise GPSError(f'outside must be "error" or "drop", got {outside!r}')
+    inside = window.contains(coordinates)
+    if not inside.all():
+        rows = (~inside).nonzero()[0]
+        count = f"{len(rows)} of {len(coordinates)} points lie outside the window"
+        if outside == "error":
+            raise GPSError(
+                f"{count} (row {_listed(rows)}); check units and axes, or leave them out with outside='drop' "
+                "(--drop-outside)"
+            )
+        warnings.warn(f"{count} and were dropped", GPSWarning, stacklevel=3)
+        coordinates = checked_points(coordinates[inside], least)
+    duplicates = len(coordinates) - len(np.unique(coordinates, axis=0))
+    if duplicates:
+        warnings.warn(
+            f"{duplicates} points have the same coordinates as another: a Poisson process has no such points; check "
+            "for rows entered twice or rounded coordinates",
+            GPSWarning,
+            stacklevel=3,
+        )
+    return PointPattern(coordinates, window)
+
+
+def checked_points(points: Any, least: int = 0) -> Array:
+    """Check that points are an array (n, 2) of finite numbers, and give it as float64."""
+    array = np.asarray(points)
+    if array.dtype.kind not in "biuf":
+        raise GPSError(f"points must hold numbers, got {array.dtype}")
+    if array.ndim != 2 or array.shape[1] != 2:
+        if array.size == 0 and least > 0:
+            raise GPSError("there are no points")
+        raise GPSError(f"points must have shape (n, 2), x and y, got {array.shape}")
+    array = array.astype(np.float64)
+    bad = ~np.isfinite(array).all(1)
+    if bad.any():
+        raise GPSError(f"points have NaN or infinite coordinates in row {_listed(bad.nonzero()[0])}")
+    if len(array) < least:
+        raise GPSError(
+            "there are no points"
+            if len(array) == 0
+            else f"{len(array)} point is too few: at least {least} are needed to say anything about an intensity"
+        )
+    return array
+
+
+def _listed(rows: NDArray[np.intp]) -> str:
+    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    return ", ".join(str(row) for row in rows[:_SHOWN]) + more
+
+
+def thin(points: Array, share: float, seed: int) -> tuple[Array, Array]:
+    """Split points at random, each kept with probability ``share``: two independent patterns of a Poisson process."""
+    if not 0.0 < share < 1.0:
+        raise GPSError(f"share must be between 0 and 1, got {share}")
+    kept = np.random.default_rng(seed).random(len(points)) < share
+    return points[kept], points[~kept]

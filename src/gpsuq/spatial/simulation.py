@@ -1,0 +1,80 @@
+"""Simulation of a Poisson process by thinning (Lewis and Shedler), with a bound that is never silently exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.errors import GPSError
+from gpsuq.spatial.grids import Grid
+from gpsuq.spatial.windows import Window
+
+Array = NDArray[np.float64]
+Intensity = Callable[[Array], Array]
+
+_MARGIN = 1.25
+_RESTARTS = 50
+_MOST_POINTS = 50_000_000
+_BOUND_CELLS = 4096
+
+
+def simulate_poisson(
+    intensity: Intensity,
+    window: Window,
+    rng: np.random.Generator,
+    *,
+    grid: Grid | None = None,
+    bound: Array | None = None,
+) -> Array:
+    """Draw one pattern of a Poisson process with the given intensity: (n, 2).
+
+    Candidates come from a process that is constant on every cell of ``grid`` and lies above the intensity; each is kept
+    with probability intensity / bound. Without a ``bound`` (n_y, n_x), one is looked for at the corners and the middle
+    of every cell. Wherever a candidate shows that it was too low, the bound of that cell is raised and the whole
+    pattern drawn again, so that no pattern ever saw a bound that failed. (A peak far narrower than a cell can escape
+    every candidate: the grid must be finer than what the intensity does.)
+    """
+    grid = Grid.with_cells(window, _BOUND_CELLS) if grid is None else grid
+    limit = _bound(intensity, grid) if bound is None else np.array(bound, dtype=np.float64)
+    if limit.shape != (grid.n_y, grid.n_x) or not np.isfinite(limit).all() or (limit < 0).any():
+        raise GPSError("the bound of an intensity must be finite, not negative, one number per cell")
+    for _ in range(_RESTARTS):
+        points, cell = _candidates(limit, grid, rng)
+        value = intensity(points) if len(points) else np.zeros(0)
+        if not np.isfinite(value).all() or (value < 0).any():
+            raise GPSError("the intensity is negative, NaN or infinite somewhere in the window")
+        exceeded = value > limit.ravel()[cell]
+        if not exceeded.any():
+            kept = rng.random(len(points)) * limit.ravel()[cell] < value
+            return points[kept]
+        raised = limit.ravel().copy()
+        np.maximum.at(raised, cell[exceeded], 2.0 * value[exceeded])
+        limit = raised.reshape(limit.shape)
+    raise GPSError("no bound was found for the intensity: it may be unbounded; pass a finer grid")
+
+
+def _bound(intensity: Intensity, grid: Grid) -> Array:
+    """Guess a bound: a margin over the largest value at corners and middle of each cell."""
+    x, y = grid.edges
+    corners = np.stack(np.meshgrid(x, y), -1)
+    at_corner = intensity(corners.reshape(-1, 2)).reshape(len(y), len(x))
+    limit = intensity(grid.nodes.reshape(-1, 2)).reshape(grid.n_y, grid.n_x)
+    for corner in (at_corner[:-1, :-1], at_corner[1:, :-1], at_corner[:-1, 1:], at_corner[1:, 1:]):
+        limit = np.maximum(limit, corner)
+    return _MARGIN * limit
+
+
+def _candidates(limit: Array, grid: Grid, rng: np.random.Generator) -> tuple[Array, NDArray[np.intp]]:
+    """Points of the bounding process inside the window, with the cell of each."""
+    width, height = grid.cell_size
+    mean = np.where(grid.inside, limit * width * height, 0.0).ravel()
+    if mean.sum() > _MOST_POINTS:
+        raise GPSError(f"the intensity asks for some {mean.sum():.3g} points: too many to simulate")
+    cell = np.repeat(np.arange(len(mean)), rng.poisson(mean))
+    x, y = grid.edges
+    row, column = np.divmod(cell, grid.n_x)
+    points = np.column_stack([x[column] + width * rng.random(len(cell)), y[row] + height * rng.random(len(cell))])
+    inside = grid.window.contains(points)
+    return points[inside], cell[inside]
