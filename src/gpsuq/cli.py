@@ -85,7 +85,7 @@ def fit_linear(
     console = Console()
     with _speaking(console):
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
-        from gpsuq.io import FILES, refuse_existing
+        from gpsuq.io import LINEAR_FILES, refuse_existing
         from gpsuq.plots import save_figure
         from gpsuq.tables import numbered, read_table, split_table
 
@@ -104,7 +104,94 @@ def fit_linear(
         numbered(estimator.explain_rows(table.X, table.y)).to_csv(out / "rows.csv")
         save_figure(estimator.plot_coefficients(), out / "coefficients.png")
     _print_summary(console, estimator)
-    _list_files(console, [out / name for name in FILES])
+    _list_files(console, [out / name for name in LINEAR_FILES])
+
+
+@fit.command("poisson")
+def fit_poisson(
+    points: Annotated[Path, typer.Argument(help="CSV file with a header and columns x and y.")],
+    window: Annotated[Path, typer.Option("--window", help="GeoJSON, or JSON with a rectangle's xrange and yrange.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for the model, intensity.csv and figures.")],
+    x: Annotated[str, typer.Option("--x", help="Column of x coordinates.")] = "x",
+    y: Annotated[str, typer.Option("--y", help="Column of y coordinates.")] = "y",
+    replicate: Annotated[
+        str | None, typer.Option("--replicate", help="Column that names replicates of the pattern.")
+    ] = None,
+    covariate: Annotated[
+        list[Path] | None,
+        typer.Option("--covariate", help="CSV grid with a JSON of its axes beside it; may be repeated."),
+    ] = None,
+    drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
+    steps: StepsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Fit a random intensity to your own point pattern.
+
+    Example: gpsuq fit poisson points.csv --window window.json --out model
+    """
+    console = Console()
+    with _speaking(console):
+        from gpsuq.estimators.poisson import DEFAULT_STEPS, GPSPoissonProcess
+        from gpsuq.io import POISSON_FILES, refuse_existing
+        from gpsuq.plots import envelope, save_figure
+        from gpsuq.spatial import read_covariate, read_window
+        from gpsuq.tables import read_points, surface_table
+
+        patterns = read_points(points, x, y, replicate)
+        refuse_existing(out.absolute(), force=force)
+        estimator = GPSPoissonProcess(
+            outside="drop" if drop_outside else "error",
+            random_state=seed,
+            progress=sys.stderr.isatty(),
+            n_steps=DEFAULT_STEPS if steps is None else steps,
+        )
+        grids = [read_covariate(path) for path in covariate or ()]
+        estimator.fit(patterns, read_window(window), covariates=grids)
+        estimator.save(out, force=force)
+        surface_table(estimator.surface()).to_csv(out / "intensity.csv", index=False)
+        save_figure(estimator.plot(), out / "intensity.png")
+        fitness = estimator.goodness_of_fit()
+        save_figure(envelope(fitness, estimator.window_.unit), out / "envelope.png")
+    console.print(_describe_poisson(estimator))
+    console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
+    _list_files(console, [out / name for name in POISSON_FILES])
+
+
+def _describe_poisson(estimator: Any) -> str:
+    points = sum(map(len, estimator.points_))
+    shape = "constant" if estimator.frequency_ == 0 else f"frequency {estimator.frequency_:g} per side"
+    return f"{points} points, expected {estimator.integral():.1f}; intensity: {shape}."
+
+
+@app.command()
+def simulate(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved Poisson process.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of patterns.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
+    force: ForceOption = False,
+) -> None:
+    """Simulate new point patterns from a fitted process: columns pattern, x and y.
+
+    Example: gpsuq simulate model -n 20 --out simulated.csv
+    """
+    console = Console()
+    with _speaking(console):
+        import pandas as pd
+
+        from gpsuq.errors import GPSError
+        from gpsuq.estimators import GPSPoissonProcess
+        from gpsuq.io import load
+
+        estimator = load(model)
+        if not isinstance(estimator, GPSPoissonProcess):
+            raise GPSError(f"{model} holds a {type(estimator).__name__}; only a Poisson process can be simulated")
+        _refuse_file(out, force=force)
+        patterns = estimator.simulate(n, random_state=seed)
+        tables = [pd.DataFrame(pattern, columns=["x", "y"]) for pattern in patterns]
+        table = pd.concat(tables, keys=range(1, n + 1), names=["pattern", None]).reset_index("pattern")
+    _write_table(console, table, out, index=False)
 
 
 @app.command()
@@ -121,8 +208,11 @@ def summary(
         from gpsuq.io import load
 
         estimator = load(model)
-        table = estimator.summary(coverage)
-    _print_summary(console, estimator, table)
+        table = estimator.summary(coverage) if hasattr(estimator, "summary") else None
+    if table is None:
+        console.print(_describe_poisson(estimator))
+    else:
+        _print_summary(console, estimator, table)
 
 
 @app.command()
@@ -144,6 +234,8 @@ def predict(
         from gpsuq.tables import check_numbers, numbered, read_table
 
         estimator = load(model)
+        if not hasattr(estimator, "predict_interval"):
+            raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
         table = read_table(data)
         names = list(getattr(estimator, "feature_names_in_", table.columns))
         missing = [name for name in names if name not in table]
@@ -153,15 +245,25 @@ def predict(
         check_numbers(table)
         result = estimator.predict_interval(table, coverage)
         result.insert(0, "mean", estimator.predict(table))
-        if out is not None:
-            if out.exists() and not force:
-                raise GPSError(f"{out} exists already; choose another name or pass --force")
-            out.parent.mkdir(parents=True, exist_ok=True)
-            numbered(result).to_csv(out)
-    if out is None:
-        typer.echo(numbered(result).to_csv(), nl=False)
-    else:
-        _list_files(console, [out])
+        _refuse_file(out, force=force)
+    _write_table(console, numbered(result), out, index=True)
+
+
+def _refuse_file(path: Path | None, *, force: bool) -> None:
+    from gpsuq.errors import GPSError
+
+    if path is not None and path.exists() and not force:
+        raise GPSError(f"{path} exists already; choose another name or pass --force")
+
+
+def _write_table(console: Console, table: Any, path: Path | None, *, index: bool) -> None:
+    """Write a table to a file, or print it where none is named."""
+    if path is None:
+        typer.echo(table.to_csv(index=index), nl=False)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(path, index=index)
+    _list_files(console, [path])
 
 
 def _print_summary(console: Console, estimator: Any, summary: Any = None) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -139,15 +139,25 @@ class BlockScore(Distance):
         Sides of the blocks, divisors of ``side``.
     bandwidth
         Of the kernel on stabilised counts, whose noise has variance 1.
+    ensemble
+        How many chains in turn will be averaged. Where states are compared, chains are judged by the mixture of them
+        all: its first term is the mean of theirs, each on counts that the chain has not seen, and its second needs no
+        counts. Chains that follow their own points too closely one by one may still be right together.
     """
 
     side: int
     scales: tuple[int, ...]
     bandwidth: float
+    ensemble: int = 1
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         if any(self.side % scale for scale in self.scales):
             raise GPSError(f"scales must divide the side of a tile, {self.side}, got {self.scales}")
+
+    def precise(self) -> BlockScore:
+        """Judge every chain as part of its ensemble."""
+        return replace(self, mixed=self.ensemble > 1)
 
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
         """Give both terms for every tile."""
@@ -158,10 +168,21 @@ class BlockScore(Distance):
         fits, pairs = [], []
         for scale in self.scales:
             blocks = _pooled(rate, self.side, scale).swapaxes(2, 3)
-            fit, pair = count_score(blocks, _pooled(y, self.side, scale), self.bandwidth)
+            counts = _pooled(y, self.side, scale)
+            fit, pair = count_score(blocks, counts, self.bandwidth)
+            if self.mixed:
+                fit, pair = self._of_mixture(fit, blocks, counts)
             fits.append(fit.sum(-1))
             pairs.append(pair.sum(-1))
         return Terms(torch.stack(fits).sum(0), torch.stack(pairs).sum(0))
+
+    def _of_mixture(self, fit: Tensor, rate: Tensor, y: Tensor) -> Terms:
+        """Give both terms of the mixture of each ensemble to all of its chains: (chain, tile, block)."""
+        together = rate.unflatten(0, (-1, self.ensemble)).movedim(1, -2).flatten(-2)
+        first = y.expand(rate.shape[:-1]).unflatten(0, (-1, self.ensemble))[:, 0]
+        mean = fit.unflatten(0, (-1, self.ensemble)).mean(1)
+        pair = count_score(together, first, self.bandwidth).pair
+        return Terms(*(term.repeat_interleave(self.ensemble, 0) for term in (mean, pair)))
 
 
 def _pooled(values: Tensor, side: int, scale: int) -> Tensor:

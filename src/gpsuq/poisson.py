@@ -47,7 +47,7 @@ _PATH_FOLDS = 3
 _FOLDS = 5
 _AS_GOOD = 1.0  # standard errors
 _BANDWIDTH = 4.0  # of the kernel on stabilised counts
-_LEARNING_RATE = 5e-3
+_LEARNING_RATE = 1e-2
 _EVALUATE_EVERY = 20
 _EVALUATION_DRAWS = 8
 _NUMBERS = 1 << 22  # held at once when evaluating surfaces
@@ -113,8 +113,8 @@ def in_tiles(cells: NDArray[np.generic]) -> NDArray[np.generic]:
 class PatternSource(BatchSource):
     """Tiles of counts; every chain sees its own part of the points, and is tested on the rest.
 
-    ``cells`` holds the cell of every point of every replicate, ``folds`` the fold that each chain leaves out: chain c
-    takes part in partition c // n_folds of the points.
+    ``cells`` holds the cell of every point of every replicate; ``left_out`` names for each chain a partition of the
+    points into ``n_folds`` folds, and the fold of it that the chain leaves out.
     """
 
     def __init__(
@@ -122,27 +122,27 @@ class PatternSource(BatchSource):
         grid: Grid,
         inputs: Tensor,
         cells: Sequence[NDArray[np.intp]],
-        n_chains: int,
+        left_out: Sequence[tuple[int, int]],
         n_folds: int,
         batch_size: int,
         seed: int,
     ) -> None:
-        self.seed, self.n_folds = seed, n_folds
+        self.seed = seed
         self.kept = 1.0 - 1.0 / n_folds
         counts, held_out = [], []
         size = grid.n_x * grid.n_y
         for replicate, cell in enumerate(cells):
             counts.append(np.bincount(cell, minlength=size))
-            parts = []
-            for partition in range(-(-n_chains // n_folds)):
+            parts = {}
+            for partition in {partition for partition, _ in left_out}:
                 order = torch.randperm(len(cell), generator=random_block(seed, "partition", partition, replicate))
                 fold = np.empty(len(cell), dtype=np.intp)
                 fold[order.numpy()] = np.arange(len(cell)) % n_folds
-                parts.append(np.bincount(fold * size + cell, minlength=n_folds * size).reshape(n_folds, size))
-            held_out.append(np.concatenate(parts)[:n_chains])
+                parts[partition] = np.bincount(fold * size + cell, minlength=n_folds * size).reshape(n_folds, size)
+            held_out.append(np.stack([parts[partition][fold] for partition, fold in left_out]))
         shape = grid.n_y, grid.n_x
         every = in_tiles(np.stack(counts).reshape(-1, *shape))  # (replicate, tile, cell)
-        left = in_tiles(np.stack(held_out, 1).reshape(n_chains, -1, *shape))  # (chain, replicate, tile, cell)
+        left = in_tiles(np.stack(held_out, 1).reshape(len(left_out), -1, *shape))  # (chain, replicate, tile, cell)
         self._held_out = torch.from_numpy(left).float().flatten(1, 2)
         total = torch.from_numpy(every).float().flatten(0, 1)
         self._train = total - self._held_out
@@ -258,7 +258,9 @@ def _model() -> ObservationModel:
     return ObservationModel(counts, log_intensity=Real(TILE * TILE))
 
 
-def _train(source: PatternSource, spec: Surface, settings: PoissonSettings, seed: int) -> tuple[Problem, TrainingState]:
+def _train(
+    source: PatternSource, spec: Surface, settings: PoissonSettings, ensemble: int, seed: int
+) -> tuple[Problem, TrainingState]:
     n_chains = len(spec.frequencies)
     algorithm = Algorithm(
         n_steps=settings.n_steps,
@@ -272,7 +274,7 @@ def _train(source: PatternSource, spec: Surface, settings: PoissonSettings, seed
         source,
         ChainPlan(n_chains, reweight=None, holdout=0.0),
         algorithm,
-        BlockScore(TILE, SCALES, _BANDWIDTH),
+        BlockScore(TILE, SCALES, _BANDWIDTH, ensemble),
         seed,
         Fabric(accelerator="cpu", devices=1, precision="32-true"),
         evaluation_draws=_EVALUATION_DRAWS,
@@ -294,24 +296,34 @@ def fit_poisson(
     inputs = locations.inputs(grid.nodes.reshape(-1, 2))
     cells = [grid.cell_of(pattern) for pattern in points]
 
-    def trained(frequencies: Sequence[float], n_folds: int, purpose: str) -> tuple[Problem, TrainingState]:
+    def trained(
+        frequencies: Sequence[float], left_out: Sequence[tuple[int, int]], n_folds: int, ensemble: int, purpose: str
+    ) -> tuple[Problem, TrainingState]:
         seed = derive_seed(settings.seed, purpose)
-        source = PatternSource(grid, inputs, cells, len(frequencies), n_folds, settings.batch_size, seed)
+        source = PatternSource(grid, inputs, cells, left_out, n_folds, settings.batch_size, seed)
         spec = Surface(tuple(frequencies), len(covariates), settings.waves, settings.hidden, settings.noise_dim)
-        return _train(source, spec, settings, seed)
+        return _train(source, spec, settings, ensemble, seed)
 
     choice = None
     frequency = settings.frequency
     if frequency is None:
         most = max(grid.n_x, grid.n_y) / _CELLS_PER_WAVE
         path = [value for value in FREQUENCIES if value <= most]
-        problem, state = trained([value for value in path for _ in range(_PATH_FOLDS)], _PATH_FOLDS, "path")
+        problem, state = trained(
+            [value for value in path for _ in range(_PATH_FOLDS)],
+            [(0, fold) for _ in path for fold in range(_PATH_FOLDS)],
+            _PATH_FOLDS,
+            _PATH_FOLDS,
+            "path",
+        )
         held_out = problem.source.held_out()
         assert held_out is not None
         scores = evaluate(problem, state, held_out).score.double().nan_to_num(nan=0.0)  # below 0 unless it diverged
         choice = choose_smoothness(path, scores.reshape(len(path), -1).numpy())
         frequency = choice.frequency
-    problem, state = trained([frequency] * settings.n_chains, min(_FOLDS, settings.n_chains), "chains")
+    n_chains, n_folds = settings.n_chains, min(_FOLDS, settings.n_chains)
+    left_out = [divmod(chain, n_folds) for chain in range(n_chains)]
+    problem, state = trained([frequency] * n_chains, left_out, n_folds, n_chains, "chains")
     assert isinstance(problem.source, PatternSource)
     body = state.generator.body.cpu().eval()
     assert isinstance(body, SurfaceBody)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from gpsuq.errors import GPSError
+
+if TYPE_CHECKING:
+    from gpsuq.estimators.poisson import IntensitySurface
 
 _SHOWN = 5
 
@@ -76,6 +79,27 @@ def check_numbers(table: pd.DataFrame) -> None:
             f"{', '.join(str(row + 1) for row in rows[:_SHOWN])}{more} (the first row below the header is 1); "
             "fill or delete them"
         )
+
+
+def read_points(path: str | Path, x: str, y: str, replicate: str | None) -> list[np.ndarray]:
+    """Read coordinates (n, 2) from a CSV file, one array for each replicate."""
+    table = read_table(path)
+    for name in (x, y, replicate):
+        if name is not None and name not in table:
+            raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
+    check_numbers(table[[x, y]])
+    if replicate is None:
+        return [table[[x, y]].to_numpy(dtype=np.float64)]
+    return [rows[[x, y]].to_numpy(dtype=np.float64) for _, rows in table.groupby(replicate, sort=True)]
+
+
+def surface_table(surface: IntensitySurface) -> pd.DataFrame:
+    """Give a surface as a table: one row per cell inside the window, with mean, sd and quantiles of its intensity."""
+    inside = surface.grid.inside
+    nodes = surface.grid.nodes[inside]
+    columns = {"x": nodes[:, 0], "y": nodes[:, 1], "area": surface.grid.exposure[inside]}
+    columns |= {"mean": surface.mean[inside], "sd": surface.sd[inside]}
+    return pd.DataFrame(columns | {f"q{level:g}": values[inside] for level, values in surface.quantiles.items()})
 
 
 def numbered(table: pd.DataFrame) -> pd.DataFrame:

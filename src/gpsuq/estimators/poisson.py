@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-DEFAULT_STEPS = 300
+DEFAULT_STEPS = 400
 _DRAWS_PER_CHAIN = 64
 _NUMBERS = 1 << 24  # held at once
 

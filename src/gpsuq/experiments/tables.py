@@ -85,6 +85,22 @@ def fit_table(name: str, seed: int, n_steps: int | None) -> tuple[GPSLinearRegre
     return model, table, [str(w.message) for w in caught if issubclass(w.category, GPSWarning)]
 
 
+def mixed_model(table: pd.DataFrame, known: RealTable) -> dict[str, float]:
+    """Fit a linear mixed model with a Normal intercept and slope for each group, by restricted maximum likelihood."""
+    if known.groups is None:
+        return {}
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    design = np.column_stack([np.ones(len(table)), table[known.x]])
+    fit = MixedLM(table[known.y].to_numpy(), design, table[known.groups].to_numpy(), exog_re=design).fit()
+    return {
+        "mixed model slope": float(fit.fe_params[1]),
+        "mixed model slope error": float(fit.bse_fe[1]),
+        "mixed model slope sd": float(np.sqrt(np.asarray(fit.cov_re)[1, 1])),
+        "mixed model sigma": float(np.sqrt(fit.scale)),
+    }
+
+
 def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
     """Fit the four tables, draw each, and write down what was found beside what is known."""
     prepare(out, force=force)
@@ -97,7 +113,7 @@ def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False
         interval = model.predict_interval(table[[known.x]]).to_numpy()
         y = table[known.y].to_numpy()
         results[name] = {
-            "reference": known.reference,
+            "reference": known.reference | mixed_model(table, known),
             "least_squares_slope": float(least_squares(table[[known.x]].to_numpy(float), y)[0]),
             "heterogeneous": model.heterogeneous_,
             "spread_path": None if model.spread_path_ is None else model.spread_path_.reset_index().to_dict("list"),

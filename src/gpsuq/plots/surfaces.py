@@ -63,6 +63,16 @@ def draw_envelope(ax: Axes, envelope: Envelope, unit: str = "unit") -> None:
     ax.legend()
 
 
+def envelope(result: Envelope, unit: str = "unit") -> Figure:
+    """Plot the L function of a pattern beside those of simulated ones."""
+    import matplotlib.pyplot as plt
+
+    with figure_style():
+        figure, ax = plt.subplots(figsize=(6, 4))
+        draw_envelope(ax, result, unit)
+    return figure
+
+
 def intensity(surface: IntensitySurface, points: Array) -> Figure:
     """Plot the points, the mean intensity and its relative standard deviation."""
     import matplotlib.pyplot as plt

@@ -1,0 +1,82 @@
+"""A fitted Poisson process as words and numbers, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from gpsuq.estimators import GPSPoissonProcess
+from gpsuq.poisson import Locations, PoissonFit, SmoothnessChoice
+from gpsuq.spatial.covariates import CovariateGrid
+from gpsuq.spatial.grids import Grid
+from gpsuq.spatial.windows import window_from_json
+from gpsuq.surfaces import Surface, SurfaceBody
+
+
+def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Give what is needed to build the estimator again."""
+    fit, grid = estimator.fit_, estimator.grid_
+    locations = fit.locations
+    config = {
+        "params": estimator.get_params() | {"random_state": estimator.seed_, "hidden": list(estimator.hidden)},
+        "window": grid.window.to_json(),
+        "grid": [grid.n_x, grid.n_y],
+        "points": [len(pattern) for pattern in estimator.points_],
+        "length": locations.length,
+        "covariates": [covariate.name for covariate in locations.covariates],
+        "n_chains": len(fit.level),
+        "frequency": fit.frequency,
+        "stretch": fit.stretch,
+        "smoothness_path": None if fit.choice is None else fit.choice.table.reset_index().to_dict("list"),
+    }
+    arrays = {
+        "level": fit.level,
+        "center": locations.center,
+        "covariate_center": locations.covariate_center,
+        "covariate_scale": locations.covariate_scale,
+        "points": np.concatenate(estimator.points_),
+    }
+    for number, covariate in enumerate(locations.covariates):
+        arrays |= {f"covariate/{number}/{part}": getattr(covariate, part) for part in ("x", "y", "values")}
+    tensors = {f"body/{name}": tensor.clone().contiguous() for name, tensor in fit.body.state_dict().items()}
+    return config, tensors | {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+
+
+def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonProcess:
+    """Build the estimator that was described."""
+    params = dict(config["params"])
+    estimator = GPSPoissonProcess(**params | {"hidden": tuple(params["hidden"])})  # JSON has no tuples
+    settings = estimator.settings()
+    covariates = tuple(
+        CovariateGrid(name, *(tensors[f"covariate/{number}/{part}"].numpy() for part in ("x", "y", "values")))
+        for number, name in enumerate(config["covariates"])
+    )
+    locations = Locations(
+        tensors["center"].numpy(),
+        config["length"],
+        covariates,
+        tensors["covariate_center"].numpy(),
+        tensors["covariate_scale"].numpy(),
+    )
+    spec = Surface(
+        (float(config["frequency"]),) * int(config["n_chains"]),
+        len(covariates),
+        settings.waves,
+        settings.hidden,
+        settings.noise_dim,
+    )
+    body = SurfaceBody(spec, 0)
+    body.load_state_dict({k.removeprefix("body/"): v for k, v in tensors.items() if k.startswith("body/")})
+    path = config["smoothness_path"]
+    choice = None if path is None else SmoothnessChoice(config["frequency"], pd.DataFrame(path).set_index("frequency"))
+    fit = PoissonFit(
+        body.eval(), locations, tensors["level"].numpy(), choice, float(config["frequency"]), config["stretch"]
+    )
+    grid = Grid(window_from_json(config["window"]), *config["grid"])
+    ends = np.cumsum(config["points"])[:-1]
+    estimator.set_fit(fit, grid, np.split(tensors["points"].numpy(), ends), settings.seed)
+    return estimator
