@@ -287,7 +287,9 @@ def test_training_and_held_out_exposure_add_up(points):
     first, _ = tiles.batch(0)
     second, _ = tiles.batch(0)
     assert torch.equal(first.y, second.y)
-    assert torch.exp(first.x[..., -1]).sum().item() == pytest.approx(0.75 * len(points) * 2 * TILE**2 / grid.n_x**2, rel=1e-4)
+    assert torch.exp(first.x[..., -1]).sum().item() == pytest.approx(
+        0.75 * len(points) * 2 * TILE**2 / grid.n_x**2, rel=1e-4
+    )
 
 
 def test_the_smoothest_of_equals_is_chosen(rng):

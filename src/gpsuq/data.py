@@ -165,8 +165,7 @@ def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:
     if tensor.numel() == 0:
         raise GPSError(f"{name} has shape {tuple(tensor.shape)}: an observation without entries says nothing")
     result = tensor.to(dtype).contiguous()
-    overflow = torch.isfinite(tensor) & ~torch.isfinite(result)
-    if overflow.any():
+    if tensor.dtype != dtype and (torch.isfinite(tensor) & ~torch.isfinite(result)).any():
         raise GPSError(f"{name} has values beyond the range of {dtype}; rescale it or use precision='64-true'")
     return result
 
@@ -202,6 +201,10 @@ def _mask(mask: Any, y: Tensor) -> Tensor | None:
 
 
 def _check_finite(name: str, tensor: Tensor, mask: Tensor | None) -> None:
+    if bool(
+        torch.isfinite(tensor.sum())
+    ):  # one pass without a temporary; a sum may overflow where no entry is infinite
+        return
     bad = ~torch.isfinite(tensor)
     if mask is not None:
         bad = bad & mask

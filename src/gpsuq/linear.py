@@ -99,7 +99,7 @@ def linear_units(
     """Find the units of a table; warn of columns that are constant or depend on each other."""
     weights = np.ones(len(y)) if weight is None else weight
     total, n = float(weights.sum()), int(np.count_nonzero(weights))
-    size = np.abs(X).max(0)
+    size = np.maximum(X.max(0), -X.min(0))  # without a copy of X
     size = np.where(size > 0, size, 1.0)
     center = (weights @ X) / total / size if intercept else np.zeros(X.shape[1])
     moment = np.zeros((X.shape[1], X.shape[1]))

@@ -45,6 +45,7 @@ SCALES = (1, 2, 4, 8, 16)
 _CELLS_PER_WAVE = 8  # a wave shorter than so many cells could only follow single points
 _PATH_FOLDS = 3
 _FOLDS = 5
+_MOST_REPLICATES = 4  # by which a step has more tiles where there are replicates
 _AS_GOOD = 1.0  # standard errors
 _BANDWIDTH = 4.0  # of the kernel on stabilised counts
 _LEARNING_RATE = 1e-2
@@ -300,7 +301,8 @@ def fit_poisson(
         frequencies: Sequence[float], left_out: Sequence[tuple[int, int]], n_folds: int, ensemble: int, purpose: str
     ) -> tuple[Problem, TrainingState]:
         seed = derive_seed(settings.seed, purpose)
-        source = PatternSource(grid, inputs, cells, left_out, n_folds, settings.batch_size, seed)
+        batch_size = settings.batch_size * min(len(points), _MOST_REPLICATES)
+        source = PatternSource(grid, inputs, cells, left_out, n_folds, batch_size, seed)
         spec = Surface(tuple(frequencies), len(covariates), settings.waves, settings.hidden, settings.noise_dim)
         return _train(source, spec, settings, ensemble, seed)
 

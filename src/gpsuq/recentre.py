@@ -28,6 +28,7 @@ _KEPT = 1 << 25
 _FLAT = 1e-3  # variance of the predictive mean over draws, in units of the noise variance, that counts as none
 _LEVELS = (0.125, 0.375, 0.625, 0.875)
 _RIDGE = 1e-9
+_MOST_UNDONE = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def common_shift(
 
     ``x`` is (n, p) and ``y`` (n,), or (n, measures, p) and (n, measures) with a ``mask``; ``weights`` gives the weights
     (chain, rows) of any rows; ``bandwidth`` (chain,) is the kernel's. Where rows are many, ``sweeps`` over some of them
-    are followed by half as many over all, which take the squares and products of the columns from those some: they
-    decide how fast the shift is found, not where it ends.
+    are followed by one over all. It takes the squares and products of the columns from those some, and is made longer
+    by what each sweep leaves undone, as the last two of them show: both decide how fast the shift is found, not where.
     """
     if x.dim() == 2:
         x, y = x[:, None], y[:, None]
@@ -73,8 +74,9 @@ def common_shift(
     problem = _Problem(x, y, mask, weights, draws, bandwidth, intercept)
     if len(x) <= _SOME:
         return _sweeps(problem, shift, torch.arange(len(x)), sweeps)[0]
-    shift, gram = _sweeps(problem, shift, evenly_spaced(len(x), _SOME), sweeps)
-    return _sweeps(problem, shift, torch.arange(len(x)), -(-sweeps // 2), gram * (len(x) / _SOME))[0]
+    near, gram, undone = _sweeps(problem, shift, evenly_spaced(len(x), _SOME), sweeps)
+    there = _sweeps(problem, near, torch.arange(len(x)), 1, gram * (len(x) / _SOME))[0]
+    return near + (there - near) / (1.0 - undone[:, None])
 
 
 class _Problem(NamedTuple):
@@ -89,15 +91,20 @@ class _Problem(NamedTuple):
 
 def _sweeps(
     problem: _Problem, shift: Tensor, index: Tensor, sweeps: int, gram: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Go on from a shift by sweeps over the rows in ``index``; give it and the weighted Gram matrix."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Go on from a shift by sweeps over the rows in ``index``.
+
+    Gives the shift, the weighted Gram matrix, and the length of each chain's last step relative to the one before.
+    """
     x, y, mask, weights, draws, bandwidth, intercept = problem
     n_chains, k = shift.shape
     known, latest = gram is not None, shift.new_zeros(n_chains, k, k) if gram is None else gram
     numbers_per_row = max(n_chains * draws.sigma.shape[1], 0 if known else k * k) * x.shape[1]
     parts = index.split(max(1, _NUMBERS // numbers_per_row))
+    whole = len(index) == len(x)  # then parts are views, not copies
     # Bootstrap weights are computed anew whenever they are asked for: worth keeping between sweeps while they are few.
-    kept = [weights(rows).to(x) for rows in parts] if n_chains * len(index) <= _KEPT else None
+    kept = [weights(rows).to(x) for rows in parts] if sweeps > 1 and n_chains * len(index) <= _KEPT else None
+    lengths = [shift.new_ones(n_chains)]
     for _ in range(sweeps):
         coefficients = torch.cat([draws.slope, draws.level[..., None]], 2) if intercept else draws.slope
         coefficients = coefficients + shift[:, None].to(coefficients)
@@ -105,10 +112,11 @@ def _sweeps(
             latest = torch.zeros_like(latest)
         pull = torch.zeros_like(shift)
         for number, rows in enumerate(parts):
-            design = _design(x[rows], None if mask is None else mask[rows], intercept)
+            place = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
+            design = _design(x[place], None if mask is None else mask[place], intercept)
             weight = weights(rows).to(x) if kept is None else kept[number]
-            measures = torch.ones(()) if mask is None else mask[rows].sum(1).to(x)
-            close, residual = _closeness(design, y[rows], coefficients, draws, bandwidth, weight, measures)
+            measures = torch.ones(()) if mask is None else mask[place].sum(1).to(x)
+            close, residual = _closeness(design, y[place], coefficients, draws, bandwidth, weight, measures)
             flat = design.flatten(0, 1)
             if not known:
                 outer = (flat[:, :, None] * flat[:, None, :]).flatten(1)
@@ -116,8 +124,11 @@ def _sweeps(
             pull += (residual.mul_(close).sum(1) @ flat).double()
         ridge = _RIDGE * latest.diagonal(dim1=1, dim2=2).mean(1) + torch.finfo(torch.float64).tiny
         square = latest + ridge[:, None, None] * torch.eye(k, dtype=torch.float64)
-        shift = shift + torch.linalg.solve(square, pull[..., None])[..., 0]
-    return shift, latest
+        step = torch.linalg.solve(square, pull[..., None])[..., 0]
+        shift = shift + step
+        lengths.append(step.norm(dim=1))
+    undone = (lengths[-1] / lengths[-2]).nan_to_num(nan=0.0).clamp(max=_MOST_UNDONE) if sweeps > 1 else 0 * lengths[0]
+    return shift, latest, undone
 
 
 def _design(x: Tensor, mask: Tensor | None, intercept: bool) -> Tensor:

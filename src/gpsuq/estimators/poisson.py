@@ -62,7 +62,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_cells
-        About how many cells the points are counted in; None follows the number of points
+        About how many cells the points are counted in; None follows the number of points in a replicate
         (:func:`gpsuq.spatial.cells_for`).
     frequency
         Standard deviation of the waves that surfaces are made of, in cycles per longest side of the window; "auto"
@@ -70,7 +70,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     n_chains
         Networks trained side by side, each on four fifths of the points; their mean is the fit.
     n_steps, n_draws, batch_size
-        Length of training, draws of Z and tiles of 16 x 16 cells in each step.
+        Length of training, draws of Z and tiles of 16 x 16 cells in each step (up to four times as many where there
+        are replicates).
     waves, hidden, noise_dim
         Size of the network: waves that encode the location, widths of the hidden layers, dimension of Z.
     outside
@@ -155,7 +156,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             )
         for covariate in covariates:
             covariate.check_covers(window)
-        n_cells = cells_for(n_points) if self.n_cells is None else self.n_cells
+        n_cells = cells_for(n_points // len(patterns)) if self.n_cells is None else self.n_cells
         grid = Grid.with_cells(window, n_cells)
         self.set_fit(fit_poisson(grid, list(covariates), patterns, settings), grid, patterns, settings.seed)
         return self

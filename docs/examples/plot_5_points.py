@@ -1,0 +1,36 @@
+"""
+A point pattern and its intensity
+=================================
+
+Points on the unit square, simulated from two smooth bumps. ``GPSPoissonProcess`` learns a law of intensity surfaces;
+how sharp they may be is chosen by points that were left out. (Fewer chains and steps than the default, so that this
+page builds quickly.)
+"""
+
+from gpsuq import GPSPoissonProcess
+from gpsuq.datasets import simulated_pattern
+
+pattern = simulated_pattern("bumps", seed=0)
+model = GPSPoissonProcess(n_chains=5, n_steps=200).fit(pattern.points, pattern.window)
+print(model.smoothness_path_.round(3))
+
+# %%
+# Mean intensity, and its standard deviation relative to the mean: draws of Z and differences between chains together.
+
+figure = model.plot()
+
+# %%
+# How many points does a region expect, and how many would a new pattern have there? Regions may be anything that can be
+# a window: rectangles, polygons, files.
+
+import shapely  # noqa: E402
+
+print(model.region_counts([(0.2, 0.4, 0.25, 0.45), shapely.Point(0.7, 0.7).buffer(0.15)]).round(1).to_string())
+
+# %%
+# New patterns come by thinning from a drawn surface. Their L functions tell whether the points cluster (or keep apart)
+# more than a Poisson process with this intensity would.
+
+from gpsuq.plots import envelope  # noqa: E402
+
+figure = envelope(model.goodness_of_fit())
