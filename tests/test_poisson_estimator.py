@@ -10,7 +10,7 @@ from sklearn.base import clone
 import gpsuq
 from gpsuq import GPSError, GPSPoissonProcess, GPSWarning
 from gpsuq.poisson import PatternSource, choose_smoothness, in_tiles
-from gpsuq.spatial import CovariateGrid, Grid, Window, cells_for
+from gpsuq.spatial import CovariateGrid, Grid, PointPattern, Window, cells_for, simulate_poisson
 from gpsuq.spatial.grids import TILE
 
 QUICK = {"n_chains": 4, "n_steps": 20, "waves": 16, "hidden": (16,)}
@@ -162,8 +162,8 @@ def test_replicates_show_the_spread(rng):
     def loading(sd):
         patterns = [rng.random((rng.poisson(60 * np.exp(sd * rng.normal() - sd**2 / 2)), 2)) for _ in range(30)]
         model = GPSPoissonProcess(**options).fit(patterns, SQUARE)
-        _, loadings = model.fit_.surfaces(np.array([[0.5, 0.5]]))
-        return float(np.sqrt(np.square(loadings).sum(-1)).mean())
+        loading = model.fit_.surfaces(np.array([[0.5, 0.5]])).loading
+        return float(np.sqrt(np.square(loading).sum(-1)).mean())
 
     assert loading(0.0) < 0.15
     assert 0.4 < loading(0.7) < 1.0
@@ -276,8 +276,8 @@ def test_every_point_is_left_out_once(points):
     held = tiles.held_out().y.sum(0)[:, 0]
     assert torch.equal(held, torch.from_numpy(in_tiles(grid.counts(points))).float())
     sizes = tiles.held_out().y.sum((1, 2, 3))
-    assert sizes.max() - sizes.min() <= 1
-    assert np.allclose(tiles.n_trained(), len(points), rtol=0.02)
+    assert sizes.max() > sizes.min()  # as many as chance left out, or the level would seem to be known
+    assert tiles.n_trained().mean() == pytest.approx(len(points))
 
 
 def test_training_and_held_out_exposure_add_up(points):
@@ -292,9 +292,69 @@ def test_training_and_held_out_exposure_add_up(points):
     )
 
 
+def test_the_level_is_known_as_well_as_its_count():
+    """A constant from n points has a relative standard error of n^(-1/2); 20 fits of 400 points, tolerance a third."""
+    errors = []
+    for seed in range(20):
+        points = np.random.default_rng(seed).random((400, 2))
+        fit = GPSPoissonProcess(**QUICK | {"n_chains": 10}, frequency=0.0, random_state=seed).fit(points, SQUARE).fit_
+        errors.append(np.square(fit.surfaces(np.array([[0.5, 0.5]])).apart).sum())
+    expected = 8 / 6 / 400  # the variance of Student's t with 8 degrees of freedom
+    assert np.mean(errors) == pytest.approx(expected, rel=0.35)
+
+
+def test_more_points_make_the_error_smaller():
+    """A bump of contrast 60 on one grid: blocks of 100,000 points are far from a constant, and still found."""
+    truth = lambda s: 1.0 + 60.0 * np.exp(-((s - 0.4) ** 2).sum(1) / (2 * 0.1**2))  # noqa: E731
+    nodes = Grid(SQUARE, 32, 32).nodes.reshape(-1, 2)
+    shape = truth(nodes) / truth(nodes).mean()
+    errors = []
+    for n in (1000, 100_000):
+        points = simulate_poisson(lambda s, n=n: n * truth(s) / truth(nodes).mean(), SQUARE, np.random.default_rng(0))
+        model = GPSPoissonProcess(n_chains=2, n_steps=150, n_cells=1024, frequency=1.0).fit(points, SQUARE)
+        errors.append(np.sqrt(np.square(model.intensity(nodes) / n - shape).sum() / np.square(shape).sum()))
+    assert errors[1] < 0.6 * errors[0]
+
+
+def test_replicates_may_be_empty_or_small(rng):
+    patterns = [rng.random((n, 2)) for n in (0, 1, 2, 40)]
+    model = GPSPoissonProcess(**QUICK, frequency=0.0).fit(patterns, SQUARE)
+    assert model.integral() == pytest.approx(43 / 4, rel=0.1)
+    assert len(model.points_) == 4
+
+
+def test_patterns_are_taken_as_such(points):
+    pattern = PointPattern(points, SQUARE)
+    one = GPSPoissonProcess(**QUICK, frequency=0.0).fit(pattern, SQUARE)
+    two = GPSPoissonProcess(**QUICK, frequency=0.0).fit([pattern, pattern], SQUARE)
+    assert one.integral() == pytest.approx(two.integral(), rel=0.1)
+
+
+def test_missing_covariates_are_named(points):
+    axis = np.linspace(0, 1, 5)
+    values = np.tile(axis, (5, 1))
+    values[2, 2] = np.nan
+    with pytest.raises(GPSError, match="'x' is missing inside the window, near"):
+        GPSPoissonProcess(**QUICK).fit(points, SQUARE, covariates=[CovariateGrid("x", axis, axis, values)])
+
+
+@pytest.mark.parametrize("n_chains", [2, 7])
+def test_any_number_of_chains_works(points, n_chains):
+    model = GPSPoissonProcess(**QUICK | {"n_chains": n_chains}, frequency=0.5).fit(points, SQUARE)
+    assert len(model.fit_.level) == n_chains
+    assert model.integral() == pytest.approx(len(points), rel=1e-3)
+
+
+def test_several_islands(points):
+    islands = shapely.MultiPolygon([shapely.box(0, 0, 0.4, 1), shapely.box(0.6, 0, 1, 1)])
+    inside = points[(points[:, 0] <= 0.4) | (points[:, 0] >= 0.6)]
+    model = GPSPoissonProcess(**QUICK, frequency=0.5).fit(inside, islands)
+    assert model.integral() == pytest.approx(len(inside), rel=1e-3)
+
+
 def test_the_smoothest_of_equals_is_chosen(rng):
-    noise = rng.normal(size=(1, 40))
-    scores = noise + np.array([[0.0], [-0.001], [-0.5]]) + 0.1 * rng.normal(size=(3, 40))
+    wave = np.where(np.arange(40) % 2, 0.1, -0.1)
+    scores = rng.normal(size=(1, 40)) + np.array([[0.0], [-0.001], [-0.5]]) + np.stack([wave, -wave, wave])
     assert choose_smoothness([0.0, 1.0, 2.0], scores).frequency == 2.0
     assert choose_smoothness([0.0, 1.0], scores[:2]).frequency == 0.0
     table = choose_smoothness([0.0, 1.0, 2.0], scores).table

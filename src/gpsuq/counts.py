@@ -34,6 +34,8 @@ TAIL = 1e-2
 """Largest probability of the last atom under a mean equal to the largest observed count."""
 
 _LOWEST_RATE = 1e-8
+_REACH = 4.0  # squared distance, in bandwidths, at which a kernel still has a slope
+_RUNG = 16.0
 _NEGLIGIBLE = 1e-9  # eigenvalue of the kernel, relative to the largest
 
 
@@ -42,53 +44,72 @@ def stabilised(counts: Tensor) -> Tensor:
     return 2.0 * torch.sqrt(counts + 0.375)
 
 
-def count_score(rate: Tensor, y: Tensor, bandwidth: float) -> Terms:
-    """Both terms of the kernel score of counts y (...) under Poisson draws of mean ``rate`` (..., draw), all pairs."""
+def bandwidth_ladder(counts: Tensor, narrowest: float) -> tuple[float, ...]:
+    """Give bandwidths from ``narrowest`` up to what lets a constant see the farthest of the counts.
+
+    A kernel as wide as the noise has no slope where a block is many standard deviations off: with many points, blocks
+    are, until the surface is found.
+    """
+    t = stabilised(counts.double())
+    farthest = float((t - stabilised(counts.double().mean())).abs().max()) ** 2 / _REACH
+    bandwidths = [narrowest]
+    while bandwidths[-1] < farthest:
+        bandwidths.append(_RUNG * bandwidths[-1])
+    return tuple(bandwidths)
+
+
+def count_score(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
+    """Both terms of the kernel score of counts y (...) under Poisson draws of mean ``rate`` (..., draw), all pairs.
+
+    The kernel is the mean of Gaussian ones.
+    """
     if rate.shape[-1] < 2:
         raise GPSError("the score compares different draws: at least 2 are needed")
     y = y.expand(rate.shape[:-1])
     rate = rate.clamp_min(_LOWEST_RATE)
     large = y > MOST_EXACT
     if not bool(large.any()):
-        return _exact(rate, y, bandwidth)
+        return _exact(rate, y, bandwidths)
     if bool(large.all()):
-        return _normal(rate, y, bandwidth)
+        return _normal(rate, y, bandwidths)
     fit, pair = (torch.empty(y.shape, dtype=rate.dtype, device=rate.device) for _ in range(2))
     for part, score in ((large, _normal), (~large, _exact)):
-        some = score(rate[part], y[part], bandwidth)
+        some = score(rate[part], y[part], bandwidths)
         fit, pair = (whole.masked_scatter(part, values) for whole, values in zip((fit, pair), some, strict=True))
     return Terms(fit, pair)
 
 
-def _normal(rate: Tensor, y: Tensor, bandwidth: float) -> Terms:
+def _normal(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
     """Score stabilised counts as Normal variables of variance 1."""
     n_draws = rate.shape[-1]
     location = 2.0 * torch.sqrt(rate + 0.125)
-    difference = stabilised(y)[..., None] - location
-    fit = torch.exp(difference.square() * (-1.0 / (bandwidth + 2.0))).mean(-1)
-    pair = torch.zeros_like(fit)
-    for shift in range(1, n_draws):  # every pair twice
-        apart = location.roll(shift, -1) - location
-        pair = pair + torch.exp(apart.square() * (-1.0 / (bandwidth + 4.0))).mean(-1)
-    narrow, wide = math.sqrt(bandwidth / (bandwidth + 2.0)), math.sqrt(bandwidth / (bandwidth + 4.0))
-    return Terms(-2.0 * narrow * fit, wide * pair / (n_draws - 1))
+    to_y = (stabilised(y)[..., None] - location).square()
+    apart = [(location.roll(shift, -1) - location).square() for shift in range(1, n_draws)]  # every pair twice
+    fit, pair = (torch.zeros(y.shape, dtype=rate.dtype, device=rate.device) for _ in range(2))
+    for bandwidth in bandwidths:
+        narrow, wide = (math.sqrt(bandwidth / (bandwidth + variance)) for variance in (2.0, 4.0))
+        fit = fit + narrow * torch.exp(to_y * (-1.0 / (bandwidth + 2.0))).mean(-1)
+        for squared in apart:
+            pair = pair + wide * torch.exp(squared * (-1.0 / (bandwidth + 4.0))).mean(-1)
+    return Terms(fit * (-2.0 / len(bandwidths)), pair / (len(bandwidths) * (n_draws - 1)))
 
 
-def _exact(rate: Tensor, y: Tensor, bandwidth: float) -> Terms:
+def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
     shape, n_draws = y.shape, rate.shape[-1]
-    features = _features(int(poisson.isf(TAIL, max(float(y.max()), 1.0))), bandwidth).to(rate)
+    features = _features(int(poisson.isf(TAIL, max(float(y.max()), 1.0))), bandwidths).to(rate)
     fit, pair = _PoissonScore.apply(rate.reshape(-1, n_draws), y.reshape(-1).long(), features)  # type: ignore[no-untyped-call]
     return Terms(fit.reshape(shape), pair.reshape(shape))
 
 
 @functools.cache
-def _features(last: int, bandwidth: float) -> Tensor:
+def _features(last: int, bandwidths: tuple[float, ...]) -> Tensor:
     """Give vectors (count, feature) for counts 0 to ``last`` whose scalar products are the kernel's values.
 
     A smooth kernel has few that matter: sums over all counts become sums over some eight features.
     """
     points = stabilised(torch.arange(last + 1, dtype=torch.float64))
-    gram = torch.exp((points[:, None] - points).square() * (-1.0 / bandwidth))
+    squared = (points[:, None] - points).square()
+    gram = torch.stack([torch.exp(squared * (-1.0 / bandwidth)) for bandwidth in bandwidths]).mean(0)
     size, direction = torch.linalg.eigh(gram)
     kept = size > _NEGLIGIBLE * size[-1]
     result: Tensor = direction[:, kept] * size[kept].sqrt()
@@ -137,8 +158,9 @@ class BlockScore(Distance):
         Cells along the side of a tile; an observation is one tile, row by row.
     scales
         Sides of the blocks, divisors of ``side``.
-    bandwidth
-        Of the kernel on stabilised counts, whose noise has variance 1.
+    bandwidths
+        For each scale, those of the kernels on stabilised counts (whose noise has variance 1) that are averaged; see
+        :func:`bandwidth_ladder`.
     ensemble
         How many chains in turn will be averaged. Where states are compared, chains are judged by the mixture of them
         all: its first term is the mean of theirs, each on counts that the chain has not seen, and its second needs no
@@ -147,7 +169,7 @@ class BlockScore(Distance):
 
     side: int
     scales: tuple[int, ...]
-    bandwidth: float
+    bandwidths: tuple[tuple[float, ...], ...]
     ensemble: int = 1
     mixed: bool = False
 
@@ -166,26 +188,32 @@ class BlockScore(Distance):
             raise GPSError(f"BlockScore is for Poisson counts, got {type(base).__name__}")
         rate, y = base.rate, batch.y.squeeze(2)  # (chain, tile, draw, cell) and (chain, tile, cell)
         fits, pairs = [], []
-        for scale in self.scales:
-            blocks = _pooled(rate, self.side, scale).swapaxes(2, 3)
-            counts = _pooled(y, self.side, scale)
-            fit, pair = count_score(blocks, counts, self.bandwidth)
+        for number, scale in enumerate(self.scales):
+            blocks = pooled(rate, self.side, scale).swapaxes(2, 3)
+            counts = pooled(y, self.side, scale)
+            terms = count_score(blocks, counts, self.bandwidths[number])
             if self.mixed:
-                fit, pair = self._of_mixture(fit, blocks, counts)
+                terms = self._of_mixture(terms, blocks, counts, number)
+            fit, pair = terms
             fits.append(fit.sum(-1))
             pairs.append(pair.sum(-1))
         return Terms(torch.stack(fits).sum(0), torch.stack(pairs).sum(0))
 
-    def _of_mixture(self, fit: Tensor, rate: Tensor, y: Tensor) -> Terms:
+    def _of_mixture(self, own: Terms, rate: Tensor, y: Tensor, scale: int) -> Terms:
         """Give both terms of the mixture of each ensemble to all of its chains: (chain, tile, block)."""
         together = rate.unflatten(0, (-1, self.ensemble)).movedim(1, -2).flatten(-2)
         first = y.expand(rate.shape[:-1]).unflatten(0, (-1, self.ensemble))[:, 0]
-        mean = fit.unflatten(0, (-1, self.ensemble)).mean(1)
-        pair = count_score(together, first, self.bandwidth).pair
-        return Terms(*(term.repeat_interleave(self.ensemble, 0) for term in (mean, pair)))
+        members, draws = self.ensemble, rate.shape[-1]
+        fit, inside = (term.unflatten(0, (-1, members)).mean(1) for term in own)
+        # Pairs of the pooled draws are those inside chains and those across; a mixture has one in K inside.
+        pooled = count_score(together, first, self.bandwidths[scale]).pair
+        n_inside, n_all = members * draws * (draws - 1), members * draws * (members * draws - 1)
+        across = (pooled * n_all - inside * n_inside) / (n_all - n_inside)
+        pair = inside / members + across * (1.0 - 1.0 / members)
+        return Terms(*(term.repeat_interleave(members, 0) for term in (fit, pair)))
 
 
-def _pooled(values: Tensor, side: int, scale: int) -> Tensor:
+def pooled(values: Tensor, side: int, scale: int) -> Tensor:
     """Sum cells (..., side * side) over blocks of ``scale`` x ``scale``: (..., blocks)."""
     if scale == 1:
         return values

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from torch import Tensor
 from torch.distributions import Poisson
 
 from gpsuq.algorithms import Algorithm
 from gpsuq.chains import ChainPlan
-from gpsuq.counts import BlockScore
+from gpsuq.counts import BlockScore, bandwidth_ladder, pooled
 from gpsuq.data import Batch, Observations
+from gpsuq.errors import DivergenceError, GPSError
 from gpsuq.generators import Generator
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import DataScale, ParameterMap, Real
@@ -45,12 +47,14 @@ SCALES = (1, 2, 4, 8, 16)
 _CELLS_PER_WAVE = 8  # a wave shorter than so many cells could only follow single points
 _PATH_FOLDS = 3
 _FOLDS = 5
+_TWINS = 2
+_LEAST_FROM_DATA = 0.1
 _MOST_REPLICATES = 4  # by which a step has more tiles where there are replicates
 _AS_GOOD = 1.0  # standard errors
 _BANDWIDTH = 4.0  # of the kernel on stabilised counts
 _LEARNING_RATE = 1e-2
 _EVALUATE_EVERY = 20
-_EVALUATION_DRAWS = 8
+_EVALUATION_DRAWS, _EVALUATION_TILES = 8, 32
 _NUMBERS = 1 << 22  # held at once when evaluating surfaces
 
 
@@ -86,6 +90,10 @@ class Locations:
         x_min, x_max, y_min, y_max = grid.window.bounds
         nodes = grid.nodes[grid.inside]
         columns = [covariate.at(nodes) for covariate in covariates]
+        for covariate, column in zip(covariates, columns, strict=True):
+            if not np.isfinite(column).all():
+                x, y = nodes[(~np.isfinite(column)).argmax()]
+                raise GPSError(f"covariate {covariate.name!r} is missing inside the window, near x = {x:g}, y = {y:g}")
         center, scale = (np.array([reduce(column) for column in columns]) for reduce in (np.mean, np.std))
         return cls(
             np.array([(x_min + x_max) / 2.0, (y_min + y_max) / 2.0]),
@@ -136,9 +144,8 @@ class PatternSource(BatchSource):
             counts.append(np.bincount(cell, minlength=size))
             parts = {}
             for partition in {partition for partition, _ in left_out}:
-                order = torch.randperm(len(cell), generator=random_block(seed, "partition", partition, replicate))
-                fold = np.empty(len(cell), dtype=np.intp)
-                fold[order.numpy()] = np.arange(len(cell)) % n_folds
+                block = random_block(seed, "partition", partition, replicate)
+                fold = torch.randint(n_folds, (len(cell),), generator=block).numpy()
                 parts[partition] = np.bincount(fold * size + cell, minlength=n_folds * size).reshape(n_folds, size)
             held_out.append(np.stack([parts[partition][fold] for partition, fold in left_out]))
         shape = grid.n_y, grid.n_x
@@ -149,7 +156,8 @@ class PatternSource(BatchSource):
         self._train = total - self._held_out
         # The mean level is known well enough to start from; the network learns what differs from it.
         self.level = max(float(total.sum()), 1.0) / (len(cells) * grid.window.area)
-        offset = np.log(np.maximum(in_tiles(grid.exposure), 1e-30) * self.level)[..., None]
+        smallest = 1e-12 * grid.exposure.max()
+        offset = np.log(np.maximum(in_tiles(grid.exposure), smallest) * self.level)[..., None]
         tiles = in_tiles(np.moveaxis(inputs.numpy().reshape(*shape, -1), -1, 0))
         x = torch.from_numpy(np.concatenate([np.moveaxis(tiles, 0, -1), offset], -1)).float()
         seen = torch.from_numpy(in_tiles(grid.exposure).sum(1) > 0).repeat(len(cells))
@@ -180,6 +188,10 @@ class PatternSource(BatchSource):
         result: Array = self._train.sum((1, 2)).double().numpy() / self.kept
         return result
 
+    def bandwidths(self) -> tuple[tuple[float, ...], ...]:
+        """Give those of the kernels for every scale."""
+        return tuple(bandwidth_ladder(pooled(self.sample.y, TILE, scale), _BANDWIDTH) for scale in SCALES)
+
     @property
     def weighted(self) -> bool:
         """Tiles weigh the same."""
@@ -200,10 +212,46 @@ class SmoothnessChoice:
 
 
 @dataclass(frozen=True)
+class SurfaceNoise:
+    """What draws of surfaces are made of, standard normal but for the first: one row per draw.
+
+    ``chain`` (draw,) names whose loadings are taken, ``noise`` (draw, q) is Z, ``wobble`` (draw, chain) mixes the
+    differences between chains.
+    """
+
+    chain: NDArray[np.intp]
+    noise: Array
+    wobble: Array
+
+    def one(self, draw: int) -> SurfaceNoise:
+        """Give a single draw."""
+        return SurfaceNoise(self.chain[[draw]], self.noise[[draw]], self.wobble[[draw]])
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """What is known of the intensity at some places: log mean (n,), differences (chain, n), loadings (chain, n, q)."""
+
+    log_mean: Array
+    apart: Array
+    loading: Array
+
+    def draws(self, noise: SurfaceNoise) -> Array:
+        """Give the intensity of every draw, (draw, n); their mean is the mean intensity."""
+        log_mean = self.log_mean - 0.5 * np.square(self.apart).sum(0)
+        result = noise.wobble @ self.apart + log_mean
+        for number in np.unique(noise.chain):
+            mine, loading = noise.chain == number, self.loading[number]
+            result[mine] += noise.noise[mine] @ loading.T - 0.5 * np.square(loading).sum(-1)
+        return np.asarray(np.exp(result, out=result))
+
+
+@dataclass(frozen=True)
 class PoissonFit:
     """Trained surfaces of all chains, with what leads from their noise to intensities in the user's units.
 
-    ``level`` (chain,) is log of the intensity where the network gives 0.
+    ``level`` (chain,) is log of the intensity where the network gives 0; ``stretch`` is what the differences between
+    chains are multiplied by, so that they show how estimates from new data would differ.
     """
 
     body: SurfaceBody
@@ -213,7 +261,7 @@ class PoissonFit:
     frequency: float
     stretch: float
 
-    def surfaces(self, points: Array) -> tuple[Array, Array]:
+    def chains(self, points: Array) -> tuple[Array, Array]:
         """Give log of each chain's mean intensity (chain, n) and its loadings (chain, n, q)."""
         n_chains = len(self.level)
         width = max(self.body.spec.waves, *self.body.spec.hidden)
@@ -228,28 +276,21 @@ class PoissonFit:
         # The mean over Z of exp(m + B'Z) is exp(m + |B|^2 / 2).
         return mean_of + 0.5 * np.square(loading_of).sum(-1), loading_of
 
+    def surfaces(self, points: Array) -> Surfaces:
+        """Give what draws at points (n, 2) are made of."""
+        log_mean, loading = self.chains(points)
+        apart = (log_mean - log_mean.mean(0)) * (self.stretch / math.sqrt(len(log_mean)))
+        return Surfaces(_log_of_mean(log_mean), apart, loading)
+
     def mean(self, points: Array) -> Array:
         """Mean intensity over chains and draws, (n,)."""
-        log_mean, _ = self.surfaces(points)
-        result: Array = np.exp(log_mean).mean(0)
+        result: Array = np.exp(_log_of_mean(self.chains(points)[0]))
         return result
 
-    def draws(self, points: Array, chain: NDArray[np.intp], noise: Array) -> Array:
-        r"""Give surfaces (draw, n) for the chains and noise (draw, q) named.
 
-        Chains that learn from a share f of the points differ by :math:`(1 - f) / f` of the variance that estimates from
-        new data would have, so their differences are stretched by :math:`\sqrt{f / (1 - f)}`, around the mean surface.
-        """
-        log_mean, loading = self.surfaces(points)
-        mean = np.exp(log_mean).mean(0)
-        apart = self.stretch * (log_mean - np.log(mean))
-        apart -= np.log(np.exp(apart).mean(0))
-        result = np.empty((len(chain), len(points)))
-        for number in np.unique(chain):
-            mine = chain == number
-            spread = noise[mine] @ loading[number].T - 0.5 * np.square(loading[number]).sum(-1)
-            result[mine] = mean * np.exp(apart[number] + spread)
-        return result
+def _log_of_mean(logs: Array) -> Array:
+    result: Array = logsumexp(logs, axis=0) - math.log(len(logs))
+    return result
 
 
 def _model() -> ObservationModel:
@@ -275,10 +316,11 @@ def _train(
         source,
         ChainPlan(n_chains, reweight=None, holdout=0.0),
         algorithm,
-        BlockScore(TILE, SCALES, _BANDWIDTH, ensemble),
+        BlockScore(TILE, SCALES, source.bandwidths(), ensemble),
         seed,
         Fabric(accelerator="cpu", devices=1, precision="32-true"),
         evaluation_draws=_EVALUATION_DRAWS,
+        evaluation_rows=_EVALUATION_TILES,
     )
     model = _model()
     one = torch.ones(())
@@ -294,7 +336,8 @@ def fit_poisson(
 ) -> PoissonFit:
     """Choose the smoothness on the path, then train the chains whose mean is the fit."""
     locations = Locations.over(grid, covariates)
-    inputs = locations.inputs(grid.nodes.reshape(-1, 2))
+    inputs = torch.zeros(grid.n_x * grid.n_y, 2 + len(covariates))
+    inputs[torch.from_numpy(grid.inside.ravel())] = locations.inputs(grid.nodes[grid.inside])
     cells = [grid.cell_of(pattern) for pattern in points]
 
     def trained(
@@ -321,21 +364,53 @@ def fit_poisson(
         held_out = problem.source.held_out()
         assert held_out is not None
         scores = evaluate(problem, state, held_out).score.double().nan_to_num(nan=0.0)  # below 0 unless it diverged
-        choice = choose_smoothness(path, scores.reshape(len(path), -1).numpy())
+        choice = choose_smoothness(path, scores[::_PATH_FOLDS].numpy())  # an ensemble's chains share one score
         frequency = choice.frequency
-    n_chains, n_folds = settings.n_chains, min(_FOLDS, settings.n_chains)
+    n_chains = settings.n_chains
+    n_folds = _FOLDS if n_chains % _FOLDS == 0 else n_chains
     left_out = [divmod(chain, n_folds) for chain in range(n_chains)]
-    problem, state = trained([frequency] * n_chains, left_out, n_folds, n_chains, "chains")
+    left_out += left_out[:_TWINS]  # the same points, another start: what they differ by is no lack of points
+    problem, state = trained([frequency] * len(left_out), left_out, n_folds, len(left_out), "chains")
     assert isinstance(problem.source, PatternSource)
     body = state.generator.body.cpu().eval()
     assert isinstance(body, SurfaceBody)
-    kept = problem.source.kept
-    fit = PoissonFit(body, locations, np.zeros(settings.n_chains), choice, frequency, math.sqrt(kept / (1.0 - kept)))
+    fit = PoissonFit(body, locations, np.zeros(len(left_out)), choice, frequency, 1.0)
     # The total of a maximum-likelihood fit is the number of points: set each chain's level so.
-    log_mean, _ = fit.surfaces(grid.nodes[grid.inside])
-    total = np.exp(log_mean) @ grid.exposure[grid.inside]
-    fit.level[:] = np.log(problem.source.n_trained() / (len(points) * total))
-    return fit
+    nodes, exposure = grid.nodes[grid.inside], grid.exposure[grid.inside]
+    log_mean, _ = fit.chains(nodes)
+    level = np.log(np.maximum(problem.source.n_trained(), 0.5) / (len(points) * (np.exp(log_mean) @ exposure)))
+    alive = (~state.failed).nonzero().flatten().tolist()
+    kept = [chain for chain in alive if chain < n_chains]
+    twins = [(chain - n_chains, chain) for chain in alive if chain >= n_chains and chain - n_chains in kept]
+    if len(kept) < 2:
+        raise DivergenceError("fewer than two chains have a finite gradient; check covariates and coordinates")
+    stretch = _stretch(log_mean + level[:, None], exposure, kept, twins, problem.source.kept, n_folds)
+    body.select(kept)
+    return replace(fit, level=level[kept], stretch=stretch)
+
+
+def _stretch(
+    log_mean: Array,
+    exposure: Array,
+    chains: Sequence[int],
+    twins: Sequence[tuple[int, int]],
+    share: float,
+    n_folds: int,
+) -> float:
+    r"""Say by how much the differences between chains are to be multiplied.
+
+    Chains that learn from a share f of the points differ by :math:`(1 - f) / f` of the variance that estimates from new
+    data would have. They also differ by where training started, which the mean over chains is nearly rid of: twins,
+    trained on the same points, show how much of the variance that is. As it is estimated from few chains, Student's t
+    would be used; its variance is.
+    """
+    weight = exposure / exposure.sum()
+    between = float((log_mean[list(chains)].var(0)) @ weight)
+    started = float(np.mean([np.square(log_mean[a] - log_mean[b]) @ weight / 2.0 for a, b in twins])) if twins else 0.0
+    data = 1.0 if between <= 0.0 else max(1.0 - started / between, _LEAST_FROM_DATA)
+    freedom = len(chains) - max(1, len(chains) // n_folds)
+    heavier = freedom / (freedom - 2) if freedom > 4 else 2.0
+    return math.sqrt(share / (1.0 - share) * data * heavier)
 
 
 def choose_smoothness(frequencies: Sequence[float], scores: Array) -> SmoothnessChoice:
@@ -345,7 +420,8 @@ def choose_smoothness(frequencies: Sequence[float], scores: Array) -> Smoothness
     """
     mean = scores.mean(1)
     lost = scores - scores[mean.argmin()]
-    excess, error = lost.mean(1), lost.std(1, ddof=1) / math.sqrt(scores.shape[1])
+    excess = lost.mean(1)
+    error = lost.std(1, ddof=1) / math.sqrt(scores.shape[1]) if scores.shape[1] > 1 else np.zeros(len(scores))
     chosen = int((excess <= _AS_GOOD * error).argmax())
     table = pd.DataFrame(
         {"score": mean, "excess": excess, "standard_error": error}, index=pd.Index(frequencies, name="frequency")

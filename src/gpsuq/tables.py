@@ -88,6 +88,9 @@ def read_points(path: str | Path, x: str, y: str, replicate: str | None) -> list
         if name is not None and name not in table:
             raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
     check_numbers(table[[x, y]])
+    if replicate is not None and table[replicate].isna().any():
+        row = int(table[replicate].isna().to_numpy().argmax()) + 1
+        raise GPSError(f"column {replicate!r} is empty in row {row} (the first row below the header is 1)")
     if replicate is None:
         return [table[[x, y]].to_numpy(dtype=np.float64)]
     return [rows[[x, y]].to_numpy(dtype=np.float64) for _, rows in table.groupby(replicate, sort=True)]

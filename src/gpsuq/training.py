@@ -32,7 +32,6 @@ from gpsuq.models import ObservationModel
 from gpsuq.seeds import seeded
 from gpsuq.sources import BatchSource
 
-_EVALUATION_ROWS = 400  # scored at once, so that memory stays bounded
 _PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain is given up
 
 
@@ -113,6 +112,7 @@ class Problem:
     seed: int
     fabric: Fabric
     evaluation_draws: int = 200
+    evaluation_rows: int = 400  # scored at once, so that memory stays bounded
 
     @property
     def n_phases(self) -> int:
@@ -309,8 +309,8 @@ def evaluate(problem: Problem, state: TrainingState, batch: Batch, repeat: int =
     Another ``repeat`` takes other noise.
     """
     terms = []
-    for start in range(0, len(batch), _EVALUATION_ROWS):
-        index = slice(start, start + _EVALUATION_ROWS)
+    for start in range(0, len(batch), problem.evaluation_rows):
+        index = slice(start, start + problem.evaluation_rows)
         x, mask = (None if t is None else t[:, index] for t in (batch.x, batch.mask))
         rows = Batch(batch.y[:, index], x, mask)
         # A generator that sees x has noise of its own for each row; otherwise all rows see the same draws.
@@ -337,7 +337,7 @@ def sampled_predictive(
 def some_rows(problem: Problem) -> Batch:
     """Give a few hundred observations, evenly spaced and the same in every process."""
     data = problem.source.sample
-    return data.rows(evenly_spaced(len(data), min(len(data), _EVALUATION_ROWS)))
+    return data.rows(evenly_spaced(len(data), min(len(data), problem.evaluation_rows)))
 
 
 def run(

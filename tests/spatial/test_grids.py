@@ -65,6 +65,12 @@ def test_impossible_grids_are_refused(arguments, message):
         Grid(Window.rectangle(0, 1, 0, 1), *arguments)
 
 
+@pytest.mark.parametrize("length", [1.0, 10.0, 1e3, 1e7])
+def test_long_windows_do_not_get_more_cells(length):
+    grid = Grid.with_cells(Window.rectangle(0, length, 0, 1), 4096)
+    assert 2000 < grid.n_x * grid.n_y < 8000
+
+
 def test_cells_must_be_positive():
     with pytest.raises(GPSError, match="at least 1"):
         Grid.with_cells(Window.rectangle(0, 1, 0, 1), 0)

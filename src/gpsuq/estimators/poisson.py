@@ -22,12 +22,12 @@ from gpsuq.baselines.intensity import IntensityModel
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.intervals import check_coverage, equal_tailed
 from gpsuq.mixtures import poisson_quantiles
-from gpsuq.poisson import PoissonFit, PoissonSettings, fit_poisson
-from gpsuq.seeds import quasi_normal, random_block
+from gpsuq.poisson import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
+from gpsuq.seeds import derive_seed, quasi_normal, random_block
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import TILE, Grid, cells_for
-from gpsuq.spatial.patterns import checked_points, point_pattern
-from gpsuq.spatial.simulation import simulate_poisson
+from gpsuq.spatial.patterns import PointPattern, point_pattern, points_inside
+from gpsuq.spatial.simulation import bound_from, bound_places, simulate_poisson
 from gpsuq.spatial.statistics import Envelope, l_envelope
 from gpsuq.spatial.windows import Window, as_window
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 DEFAULT_STEPS = 400
-_DRAWS_PER_CHAIN = 64
+_DRAWS = 640
 _NUMBERS = 1 << 24  # held at once
 
 
@@ -135,7 +135,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         points
-            Coordinates (n, 2), or a list of such arrays: replicates of one process in the same window.
+            Coordinates (n, 2) or a :class:`~gpsuq.spatial.PointPattern`; or a list of them, replicates of one process
+            in the same window.
         window
             Where points were looked for: (x_min, x_max, y_min, y_max), a shapely polygon, a
             :class:`~gpsuq.spatial.Window`, or a file that :func:`~gpsuq.spatial.read_window` reads.
@@ -206,7 +207,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
 
     def intensity(self, points: Any) -> Array:
         """Give the mean intensity over chains and draws at points (n, 2) in the window."""
-        return self.fit_.mean(self._inside(points))
+        points = self._inside(points)
+        return self.fit_.mean(points)
 
     def integral(self) -> float:
         """Give the expected number of points in the window."""
@@ -215,9 +217,9 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         return float(self.fit_.mean(self.grid_.nodes[inside]) @ self.grid_.exposure[inside])
 
     def sample_intensity(self, points: Any, n_draws: int = 1000, random_state: int | None = None) -> Array:
-        """Draw whole surfaces, chains in turn, and give their values at points (n, 2): (draw, n)."""
+        """Draw whole surfaces and give their values at points (n, 2): (draw, n)."""
         points = self._inside(points)
-        return self.fit_.draws(points, *self._noise(n_draws, random_state))
+        return self.fit_.surfaces(points).draws(self._noise(n_draws, random_state))
 
     def surface(self, levels: Sequence[float] = (0.025, 0.5, 0.975), n_cells: int | None = None) -> IntensitySurface:
         """Give mean, standard deviation and quantiles of the intensity on the fit's grid, or one of ``n_cells``."""
@@ -226,13 +228,13 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             raise GPSError(f"levels must be between 0 and 1, got {list(levels)}")
         grid = self.grid_ if n_cells is None else Grid.with_cells(self.window_, n_cells)
         nodes = grid.nodes[grid.inside]
-        chain, noise = self._spread_noise()
+        noise = self._even_noise()
         mean, sd = (np.full((grid.n_y, grid.n_x), np.nan) for _ in range(2))
         quantiles = {float(level): np.full((grid.n_y, grid.n_x), np.nan) for level in levels}
-        parts = np.array_split(np.arange(len(nodes)), -(-len(nodes) * len(chain) // _NUMBERS))
+        parts = np.array_split(np.arange(len(nodes)), -(-len(nodes) * _DRAWS // _NUMBERS))
         rows, columns = grid.inside.nonzero()
         for part in parts:
-            draws = self.fit_.draws(nodes[part], chain, noise)
+            draws = self.fit_.surfaces(nodes[part]).draws(noise)
             place = rows[part], columns[part]
             mean[place], sd[place] = draws.mean(0), draws.std(0)
             for level, values in zip(levels, np.quantile(draws, list(levels), axis=0), strict=True):
@@ -288,8 +290,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         nodes, exposure = self.grid_.nodes[self.grid_.inside], self.grid_.exposure[self.grid_.inside]
         cell_area = np.prod(self.grid_.cell_size)
         tree = shapely.STRtree(boxes)
-        chain, noise = self._spread_noise()
-        result = np.zeros((len(chain), len(regions)))
+        noise = self._even_noise()
+        result = np.zeros((_DRAWS, len(regions)))
         for number, region in enumerate(regions):
             shape: shapely.Geometry = region.polygons
             if not self.window_.is_rectangle:
@@ -301,7 +303,9 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
                 raise GPSError(f"region {number} lies outside the window")
             whole = area >= (1.0 - 1e-12) * cell_area
             area = np.where(whole, exposure[touched], area)[seen]
-            result[:, number] = self.fit_.draws(nodes[touched[seen]], chain, noise) @ area
+            cells = touched[seen]
+            for part in np.array_split(np.arange(len(cells)), -(-len(cells) * _DRAWS // _NUMBERS)):
+                result[:, number] += self.fit_.surfaces(nodes[cells[part]]).draws(noise) @ area[part]
         return result
 
     def _is_trained(self, region: Window) -> bool:
@@ -314,25 +318,34 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
 
     def simulate(self, n: int = 1, random_state: int | None = None) -> list[Array]:
         """Draw n new patterns: a surface each, and points on it by Lewis-Shedler thinning."""
-        chain, noise = self._noise(n, random_state)
-        rng = np.random.default_rng(self.seed_ if random_state is None else random_state)
-        x, y = self.grid_.edges
-        corners = np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
-        at_corners = self.fit_.draws(corners, chain, noise).reshape(n, len(y), len(x))
-        return [
-            simulate_poisson(self._surface_of(chain[[draw]], noise[[draw]]), self.window_, rng, grid=self.grid_,
-                             bound=_highest_corner(at_corners[draw]))
-            for draw in range(n)
-        ]  # fmt: skip
+        noise = self._noise(n, random_state)
+        rng = np.random.default_rng(derive_seed(self.seed_ if random_state is None else random_state, "simulate"))
+        lattice = self.fit_.surfaces(bound_places(self.grid_))
+        patterns = []
+        for draw in range(n):
+            one = noise.one(draw)
+            patterns.append(
+                simulate_poisson(
+                    self._surface_of(one),
+                    self.window_,
+                    rng,
+                    grid=self.grid_,
+                    bound=bound_from(lattice.draws(one)[0], self.grid_),
+                )
+            )
+        return patterns
 
-    def _surface_of(self, chain: NDArray[np.intp], noise: Array) -> Callable[[Array], Array]:
-        return lambda points: self.fit_.draws(points, chain, noise)[0]
+    def _surface_of(self, noise: SurfaceNoise) -> Callable[[Array], Array]:
+        return lambda points: self.fit_.surfaces(points).draws(noise)[0]
 
     def goodness_of_fit(self, n_simulations: int = 39, random_state: int | None = None) -> Envelope:
-        """Compare the L function of the (first) pattern with those of simulated ones."""
+        """Compare the L function of the (largest) pattern with those of simulated ones."""
         check_is_fitted(self)
         simulated = self.simulate(n_simulations, random_state)
-        return l_envelope(self.points_[0], simulated, self.window_, intensity=self.fit_.mean)
+        return l_envelope(self._largest_pattern(), simulated, self.window_, intensity=self.fit_.mean)
+
+    def _largest_pattern(self) -> Array:
+        return max(self.points_, key=len)
 
     def compare_grid(self, n_cells: int | None = None) -> dict[str, float]:
         """Fit again on another grid, by default twice as fine each way, and say how much the answer changes.
@@ -345,14 +358,14 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         other = clone(self).set_params(n_cells=cells, random_state=self.seed_)
         other.fit(self.points_, self.window_, covariates=self.fit_.locations.covariates)
         nodes, exposure = self.grid_.nodes[self.grid_.inside], self.grid_.exposure[self.grid_.inside]
-        log_mean, _ = self.fit_.surfaces(nodes)
-        mine, theirs = np.exp(log_mean).mean(0), other.fit_.mean(nodes)
+        surfaces = self.fit_.surfaces(nodes)
+        mine, theirs = np.exp(surfaces.log_mean), other.fit_.mean(nodes)
         size = np.sqrt(exposure @ mine**2)
         return {
             "n_cells": float(self.grid_.n_x * self.grid_.n_y),
             "other_n_cells": float(other.grid_.n_x * other.grid_.n_y),
             "change": float(np.sqrt(exposure @ (mine - theirs) ** 2) / size),
-            "standard_error": float(self.fit_.stretch * np.sqrt(exposure @ np.exp(log_mean).var(0, ddof=1)) / size),
+            "standard_error": float(np.sqrt(exposure @ (mine**2 * np.square(surfaces.apart).sum(0))) / size),
         }
 
     # --- saving and looking ------------------------------------------------------------------------------------------
@@ -368,48 +381,39 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         from gpsuq.plots import intensity
 
         check_is_fitted(self)
-        return intensity(self.surface(), self.points_[0])
+        return intensity(self.surface(), self._largest_pattern())
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 
     def _inside(self, points: Any) -> Array:
         check_is_fitted(self)
-        return point_pattern_quietly(points, self.window_)
+        return points_inside(points, self.window_)
 
-    def _noise(self, n_draws: int, random_state: int | None) -> tuple[NDArray[np.intp], Array]:
-        """Chains in turn, with standard normal noise."""
+    def _noise(self, n_draws: int, random_state: int | None) -> SurfaceNoise:
+        """Draw what surfaces are made of."""
         check_is_fitted(self)
         if n_draws < 1:
             raise GPSError(f"at least 1 draw is needed, got {n_draws}")
+        if random_state is not None and random_state < 0:
+            raise GPSError(f"random_state must not be negative, got {random_state}")
         block = random_block(self.seed_ if random_state is None else random_state, "surfaces")
-        noise = torch.randn(n_draws, self.fit_.body.noise_dim, generator=block).double().numpy()
-        return np.arange(n_draws) % len(self.fit_.level), noise
+        n_chains, q = len(self.fit_.level), self.fit_.body.noise_dim
+        numbers = torch.randn(n_draws, q + n_chains, generator=block).double().numpy()
+        chain = torch.randint(n_chains, (n_draws,), generator=block).numpy()
+        return SurfaceNoise(chain, numbers[:, :q], numbers[:, q:])
 
-    def _spread_noise(self) -> tuple[NDArray[np.intp], Array]:
-        """Every chain with the same evenly spread noise, for summaries."""
-        n_chains = len(self.fit_.level)
-        noise = quasi_normal(_DRAWS_PER_CHAIN, self.fit_.body.noise_dim, self.seed_).double().numpy()
-        return np.repeat(np.arange(n_chains), _DRAWS_PER_CHAIN), np.tile(noise, (n_chains, 1))
-
-
-def point_pattern_quietly(points: Any, window: Window) -> Array:
-    """Check points to evaluate at: finite and inside the window; duplicates are welcome."""
-    coordinates = checked_points(points)
-    inside = window.contains(coordinates)
-    if not inside.all():
-        raise GPSError(f"{int((~inside).sum())} of {len(coordinates)} points lie outside the window")
-    return coordinates
+    def _even_noise(self) -> SurfaceNoise:
+        """Give evenly spread draws, the same at every call, for summaries."""
+        n_chains, q = len(self.fit_.level), self.fit_.body.noise_dim
+        numbers = quasi_normal(_DRAWS, q + n_chains, self.seed_).double().numpy()
+        return SurfaceNoise(np.arange(_DRAWS) % n_chains, numbers[:, :q], numbers[:, q:])
 
 
 def _replicates(points: Any) -> list[Any]:
     """Read one pattern or a list of them."""
-    if isinstance(points, (list, tuple)) and points and np.ndim(points[0]) == 2:
-        return list(points)
-    return [points]
-
-
-def _highest_corner(at_corners: Array) -> Array:
-    """Guess a bound of each cell: a margin over its corners; thinning raises it wherever it fails."""
-    low, high = at_corners[:-1], at_corners[1:]
-    highest: Array = np.maximum.reduce([low[:, :-1], low[:, 1:], high[:, :-1], high[:, 1:]])
-    return 1.25 * highest
+    if isinstance(points, PointPattern):
+        return [points.points]
+    if isinstance(points, (list, tuple)) and any(isinstance(item, PointPattern) for item in points):
+        return [item.points if isinstance(item, PointPattern) else item for item in points]
+    several = isinstance(points, (list, tuple)) and any(np.ndim(item) == 2 for item in points)
+    return [np.empty((0, 2)) if np.size(item) == 0 else item for item in (points if several else [points])]

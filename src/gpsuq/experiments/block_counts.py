@@ -57,7 +57,7 @@ def one_replicate(process: str, seed: int, n_steps: int | None) -> dict[str, Any
         train, fresh = (log_gaussian_cox(_COX_REPLICATES, number) for number in (seed, seed + _FRESH))
     model = estimator(seed, n_steps).fit([pattern.points for pattern in train], train[0].window)
     result: dict[str, Any] = {"process": process, "frequency": model.frequency_}
-    _, loading = model.fit_.surfaces(model.grid_.nodes.reshape(-1, 2))
+    loading = model.fit_.surfaces(model.grid_.nodes.reshape(-1, 2)).loading
     result["spread"] = float(np.sqrt(np.square(loading).sum(-1)).mean())
     for side in (TILE // 4, TILE // 2, TILE):
         inside, total, width = covered(model, fresh, side)

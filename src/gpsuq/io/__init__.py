@@ -25,6 +25,17 @@ from gpsuq.io import linear, poisson
 FORMAT = 1
 _CONFIG, _MODEL = "config.json", "model.safetensors"
 _KINDS: dict[str, Any] = {"GPSLinearRegression": linear, "GPSPoissonProcess": poisson}
+_DAMAGE = (
+    SafetensorError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    RuntimeError,
+    AttributeError,
+    MemoryError,
+)
 LINEAR_FILES = (_CONFIG, _MODEL, "summary.csv", "rows.csv", "coefficients.png")
 POISSON_FILES = (_CONFIG, _MODEL, "intensity.csv", "intensity.png", "envelope.png")
 """What the directories of saved models may hold; all but the first two are written for people by ``gpsuq fit``."""
@@ -106,10 +117,10 @@ def load(path: str | Path) -> Any:
         raise GPSError(f"{directory / _CONFIG} is damaged: {error}") from error
     if version != FORMAT:
         raise GPSError(f"{directory} has format {version}, this version of gpsuq ({__version__}) reads {FORMAT}")
-    if config.get("type") not in _KINDS:
+    if not isinstance(config.get("type"), str) or config["type"] not in _KINDS:
         raise GPSError(f"{directory} holds a {config.get('type')}, which this version of gpsuq does not know")
     try:
         tensors = load_tensors((directory / _MODEL).read_bytes())
         return _KINDS[config["type"]].restore(config, tensors)
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except _DAMAGE as error:
         raise GPSError(f"the saved model in {directory} is damaged or incomplete: {error}") from error

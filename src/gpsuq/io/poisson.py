@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
         "points": [len(pattern) for pattern in estimator.points_],
         "length": locations.length,
         "covariates": [covariate.name for covariate in locations.covariates],
-        "n_chains": len(fit.level),
         "frequency": fit.frequency,
         "stretch": fit.stretch,
         "smoothness_path": None if fit.choice is None else fit.choice.table.reset_index().to_dict("list"),
@@ -43,7 +43,7 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
     for number, covariate in enumerate(locations.covariates):
         arrays |= {f"covariate/{number}/{part}": getattr(covariate, part) for part in ("x", "y", "values")}
     tensors = {f"body/{name}": tensor.clone().contiguous() for name, tensor in fit.body.state_dict().items()}
-    return config, tensors | {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    return config, tensors | {name: torch.from_numpy(np.array(a, order="C")) for name, a in arrays.items()}
 
 
 def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonProcess:
@@ -62,8 +62,11 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
         tensors["covariate_center"].numpy(),
         tensors["covariate_scale"].numpy(),
     )
+    level, stretch = tensors["level"].numpy(), float(config["stretch"])
+    if not (config["length"] > 0 and stretch >= 0 and np.isfinite(level).all()) or len(level) < 2:
+        raise ValueError("numbers that must be positive and finite are not")
     spec = Surface(
-        (float(config["frequency"]),) * int(config["n_chains"]),
+        (float(config["frequency"]),) * len(level),
         len(covariates),
         settings.waves,
         settings.hidden,
@@ -73,10 +76,11 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     body.load_state_dict({k.removeprefix("body/"): v for k, v in tensors.items() if k.startswith("body/")})
     path = config["smoothness_path"]
     choice = None if path is None else SmoothnessChoice(config["frequency"], pd.DataFrame(path).set_index("frequency"))
-    fit = PoissonFit(
-        body.eval(), locations, tensors["level"].numpy(), choice, float(config["frequency"]), config["stretch"]
-    )
-    grid = Grid(window_from_json(config["window"]), *config["grid"])
+    fit = PoissonFit(body.eval(), locations, level, choice, float(config["frequency"]), stretch)
+    n_x, n_y = (operator.index(number) for number in config["grid"])
+    grid = Grid(window_from_json(config["window"]), n_x, n_y)
+    if sum(config["points"]) != len(tensors["points"]):
+        raise ValueError("the numbers of points do not agree")
     ends = np.cumsum(config["points"])[:-1]
     estimator.set_fit(fit, grid, np.split(tensors["points"].numpy(), ends), settings.seed)
     return estimator

@@ -54,9 +54,11 @@ class Grid:
         if n_cells < 1:
             raise GPSError(f"n_cells must be at least 1, got {n_cells}")
         x_min, x_max, y_min, y_max = window.bounds
-        side = math.sqrt((x_max - x_min) * (y_max - y_min) / n_cells)
-        n_x, n_y = (TILE * max(1, round(length / side / TILE)) for length in (x_max - x_min, y_max - y_min))
-        return cls(window, n_x, n_y)
+        width, height = x_max - x_min, y_max - y_min
+        n_tiles = max(1.0, n_cells / TILE**2)
+        across = max(1, round(math.sqrt(n_tiles * min(width / height, n_tiles))))
+        along = max(1, round(math.sqrt(n_tiles * min(height / width, n_tiles))))
+        return cls(window, TILE * across, TILE * along)
 
     @property
     def cell_size(self) -> tuple[float, float]:

@@ -71,12 +71,17 @@ def checked_points(points: Any, least: int = 0) -> Array:
     if bad.any():
         raise GPSError(f"points have NaN or infinite coordinates in row {_listed(bad.nonzero()[0])}")
     if len(array) < least:
-        raise GPSError(
-            "there are no points"
-            if len(array) == 0
-            else f"{len(array)} point is too few: at least {least} are needed to say anything about an intensity"
-        )
+        raise GPSError("there are no points")
     return array
+
+
+def points_inside(points: Any, window: Window) -> Array:
+    """Check points to evaluate at: finite and inside the window; duplicates are welcome."""
+    coordinates = checked_points(points)
+    inside = window.contains(coordinates)
+    if not inside.all():
+        raise GPSError(f"{int((~inside).sum())} of {len(coordinates)} points lie outside the window")
+    return coordinates
 
 
 def _listed(rows: NDArray[np.intp]) -> str:

@@ -37,7 +37,9 @@ def simulate_poisson(
     every candidate: the grid must be finer than what the intensity does.)
     """
     grid = Grid.with_cells(window, _BOUND_CELLS) if grid is None else grid
-    limit = _bound(intensity, grid) if bound is None else np.array(bound, dtype=np.float64)
+    if grid.window is not window and grid.window.polygons != window.polygons:
+        raise GPSError("the grid of a bound must cover the same window")
+    limit = bound_from(intensity(bound_places(grid)), grid) if bound is None else np.array(bound, dtype=np.float64)
     if limit.shape != (grid.n_y, grid.n_x) or not np.isfinite(limit).all() or (limit < 0).any():
         raise GPSError("the bound of an intensity must be finite, not negative, one number per cell")
     for _ in range(_RESTARTS):
@@ -55,15 +57,19 @@ def simulate_poisson(
     raise GPSError("no bound was found for the intensity: it may be unbounded; pass a finer grid")
 
 
-def _bound(intensity: Intensity, grid: Grid) -> Array:
-    """Guess a bound: a margin over the largest value at corners and middle of each cell."""
+def bound_places(grid: Grid) -> Array:
+    """Give the places where a bound is looked for: the corners of all cells, then their middles, (n, 2)."""
     x, y = grid.edges
-    corners = np.stack(np.meshgrid(x, y), -1)
-    at_corner = intensity(corners.reshape(-1, 2)).reshape(len(y), len(x))
-    limit = intensity(grid.nodes.reshape(-1, 2)).reshape(grid.n_y, grid.n_x)
-    for corner in (at_corner[:-1, :-1], at_corner[1:, :-1], at_corner[:-1, 1:], at_corner[1:, 1:]):
-        limit = np.maximum(limit, corner)
-    return _MARGIN * limit
+    return np.concatenate([np.stack(np.meshgrid(x, y), -1).reshape(-1, 2), grid.nodes.reshape(-1, 2)])
+
+
+def bound_from(values: Array, grid: Grid) -> Array:
+    """Guess a bound of each cell from values at :func:`bound_places`: a margin over the highest of its own."""
+    n_corners = (grid.n_x + 1) * (grid.n_y + 1)
+    corner = np.nan_to_num(values[:n_corners], nan=0.0).reshape(grid.n_y + 1, grid.n_x + 1)
+    middle = np.where(grid.inside, values[n_corners:].reshape(grid.n_y, grid.n_x), 0.0)
+    highest: Array = np.maximum.reduce([corner[:-1, :-1], corner[1:, :-1], corner[:-1, 1:], corner[1:, 1:], middle])
+    return _MARGIN * highest
 
 
 def _candidates(limit: Array, grid: Grid, rng: np.random.Generator) -> tuple[Array, NDArray[np.intp]]:

@@ -90,9 +90,17 @@ def read_window(path: str | Path) -> Window:
     if not path.is_file():
         raise GPSError(f"there is no file {path}")
     try:
-        return window_from_json(json.loads(path.read_text()))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, GEOSException) as error:
-        raise GPSError(f"{path} cannot be read as a window: {error}") from error
+        document = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:
+        raise GPSError(f"{path} cannot be read as JSON: {error}") from error
+    return _read(document, str(path))
+
+
+def _read(document: Any, name: str) -> Window:
+    try:
+        return window_from_json(document)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, GEOSException) as error:
+        raise GPSError(f"{name} cannot be read as a window: {error}") from error
 
 
 def window_from_json(document: dict[str, Any]) -> Window:
@@ -131,7 +139,7 @@ def as_window(window: Any) -> Window:
     if isinstance(window, (str, Path)):
         return read_window(window)
     if isinstance(window, dict):
-        return window_from_json(window)
+        return _read(window, "this document")
     try:
         numbers = [float(value) for value in window]
     except (TypeError, ValueError) as error:
