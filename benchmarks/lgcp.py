@@ -1,8 +1,8 @@
 """GPSPoissonProcess beside a log-Gaussian Cox process in NumPyro (NUTS, 4 x (1000 + 1000)), on anemones.
 
 The Cox model is the usual one: counts on a grid, a Gaussian process with an unknown Matern-3/2 length and variance,
-non-centred. Its time includes starting Python and compiling; that of GPS everything from points to intervals. Without
-the real pattern (GPSUQ_DATA) a simulated one of the same size is taken.
+non-centred. Its time includes starting Python and compiling; that of GPS the fit, the surface with its quantiles and a
+regional interval. Without the real pattern (GPSUQ_DATA) a simulated one of the same size is taken.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def main() -> None:
 
     def gps_seconds() -> float:
         started = time.perf_counter()
-        GPSPoissonProcess().fit(data.points, data.window)
+        model = GPSPoissonProcess().fit(data.points, data.window)
+        model.surface()
+        model.region_counts((0.0, 70.0, 0.0, 60.0))
         return time.perf_counter() - started
 
     gps = gps_seconds()

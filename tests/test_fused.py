@@ -72,3 +72,14 @@ def test_extreme_units_neither_overflow_nor_vanish(unit):
         gradients.append((a.grad * factor, b.grad * factor))
     for plain, scaled in zip(*gradients, strict=True):
         assert torch.allclose(plain, scaled, rtol=1e-3, atol=1e-6)
+
+
+def test_a_scale_that_all_chains_share_is_one_row(rng):
+    """A model with a fixed scale has one for all chains: the same score as when it is written out for each."""
+    loc = torch.from_numpy(rng.normal(size=(3, 5, 4))).requires_grad_()
+    y = torch.from_numpy(rng.normal(size=(1, 5, 1)))
+    arguments = (y, [(1.0, 1.0)], [(1, 1.0)])
+    shared = gaussian_normal_score(loc, torch.ones(1, 1, 1, dtype=torch.float64), *arguments)
+    each = gaussian_normal_score(loc, torch.ones(3, 5, 4, dtype=torch.float64), *arguments)
+    for one, other in zip(shared, each, strict=True):
+        assert torch.allclose(one, other)

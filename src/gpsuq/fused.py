@@ -97,7 +97,8 @@ def _mean_over_draws(values: Tensor, weight: Tensor) -> Tensor:
     """Mean over draws of ``values`` times ``weight``, (chain, observation)."""
     n_draws = values.shape[_DRAW]
     if weight.shape[1] == 1:
-        return torch.bmm(values, weight.transpose(1, _DRAW) / n_draws).squeeze(_DRAW)
+        columns = (weight / n_draws).transpose(1, _DRAW).expand(len(values), -1, -1)
+        return torch.bmm(values, columns).squeeze(_DRAW)
     return (values * weight).mean(_DRAW)
 
 

@@ -8,11 +8,16 @@ row of the data (bootstrap weights, folds) is a hash of (seed, purpose, chain, r
 from __future__ import annotations
 
 import hashlib
+import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from sklearn.utils import check_random_state
 from torch import Tensor
+
+from gpsuq.errors import GPSError
 
 _MASK_31 = 2**31 - 1
 
@@ -21,6 +26,15 @@ def derive_seed(seed: int, purpose: str, *index: int) -> int:
     """Give the 63-bit seed of the block ``(seed, purpose, index)``."""
     text = "/".join([str(seed), purpose, *map(str, index)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def seed_from(random_state: Any) -> int:
+    """Read what scikit-learn's users pass as ``random_state``: a seed, a generator, or None for a new one."""
+    integral = isinstance(random_state, numbers.Integral)
+    seed = int(random_state) if integral else int(check_random_state(random_state).randint(2**31 - 1))
+    if seed < 0:
+        raise GPSError(f"random_state must not be negative, got {seed}")
+    return seed
 
 
 def random_block(seed: int, purpose: str, *index: int, device: torch.device | str = "cpu") -> torch.Generator:

@@ -21,7 +21,7 @@ def test_planes_are_interpolated_exactly(rng):
 def test_a_grid_must_cover_the_window():
     plane().check_covers(Window.rectangle(0, 3, 0, 2))
     with pytest.raises(GPSError, match="does not cover"):
-        plane().check_covers(Window.rectangle(0, 3.1, 0, 2))
+        plane().check_covers(Window.rectangle(0, 4.1, 0, 2))
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 r"""Intensities that a point pattern is usually given: constant, log-linear in covariates, kernel density.
 
-All have ``intensity(points)``, ``integral()`` over the window and ``log_likelihood(points)``, the mean over points of
-:math:`\log \lambda(s_i)` minus :math:`\int_W \lambda / n`.
+All share the interface of :class:`gpsuq.spatial.intensity.IntensityModel`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -19,6 +17,7 @@ from sklearn.linear_model import PoissonRegressor
 from gpsuq.errors import GPSError
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
+from gpsuq.spatial.intensity import IntensityModel
 from gpsuq.spatial.patterns import PointPattern
 
 Array = NDArray[np.float64]
@@ -29,28 +28,16 @@ _BANDWIDTHS = 24
 _WIDE = 6.0  # standard deviations after which a Gaussian counts as zero
 
 
-class IntensityModel(ABC):
-    """An intensity over a window."""
-
-    @abstractmethod
-    def intensity(self, points: Array) -> Array:
-        """Give the expected number of points per unit of area at each point (n, 2)."""
-
-    @abstractmethod
-    def integral(self) -> float:
-        """Give the expected number of points in the window."""
-
-    def log_likelihood(self, points: Array) -> float:
-        """Give the log-likelihood of a Poisson process with this intensity, per point; higher is better."""
-        if len(points) == 0:
-            raise GPSError("the log-likelihood per point needs points")
-        return float((np.log(self.intensity(points)).sum() - self.integral()) / len(points))
+def _check_points(pattern: PointPattern) -> None:
+    if len(pattern) == 0:
+        raise GPSError("there are no points")
 
 
 class HomogeneousIntensity(IntensityModel):
     """The same intensity everywhere: n / |W|."""
 
     def __init__(self, pattern: PointPattern) -> None:
+        _check_points(pattern)
         self.pattern = pattern
 
     def intensity(self, points: Array) -> Array:
@@ -64,8 +51,11 @@ class LogLinearIntensity(IntensityModel):
     """log lambda(s) = b_0 + b' covariates(s), by maximum likelihood on a fine grid."""
 
     def __init__(self, pattern: PointPattern, covariates: Sequence[CovariateGrid], n_cells: int = _CELLS) -> None:
+        if not covariates:
+            raise GPSError("a log-linear intensity needs covariates; without any, take HomogeneousIntensity")
         for covariate in covariates:
             covariate.check_covers(pattern.window)
+        _check_points(pattern)
         self.covariates = covariates
         self.grid = Grid.with_cells(pattern.window, n_cells)
         exposure = self.grid.exposure[self.grid.inside]
@@ -77,6 +67,7 @@ class LogLinearIntensity(IntensityModel):
         weight = np.concatenate([exposure, np.full(len(pattern), tiny)])
         rate = np.concatenate([np.zeros(len(design)), np.full(len(pattern), 1.0 / tiny)])
         self._center, self._scale = design.mean(0), design.std(0)
+        self._scale = np.where(self._scale > 0, self._scale, 1.0)
         mean_rate = len(pattern) / pattern.window.area
         fit = PoissonRegressor(alpha=0.0, solver="newton-cholesky", max_iter=200, tol=1e-10).fit(
             (rows - self._center) / self._scale, rate / mean_rate, sample_weight=weight * mean_rate
@@ -106,6 +97,7 @@ class KernelIntensity(IntensityModel):
     def __init__(self, pattern: PointPattern, bandwidth: float | None = None, n_cells: int = _CELLS) -> None:
         if bandwidth is not None and not bandwidth > 0.0:
             raise GPSError(f"bandwidth must be positive, got {bandwidth}")
+        _check_points(pattern)
         self.pattern = pattern
         self.grid = Grid.with_cells(pattern.window, n_cells)
         self._counts = self.grid.counts(pattern.points).astype(np.float64)

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Normal
 
@@ -25,7 +25,7 @@ from gpsuq.generators import MLP
 from gpsuq.intervals import check_coverage
 from gpsuq.kernels import Gaussian
 from gpsuq.linear import LinearFit, LinearSettings, TrainingTable, fit_linear, linear_units
-from gpsuq.seeds import quasi_normal, random_block
+from gpsuq.seeds import quasi_normal, random_block, seed_from
 from gpsuq.subgroups import principal_direction, split_points
 from gpsuq.summaries import summary_table
 
@@ -184,10 +184,6 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 raise GPSError(f"{name} must be an integer of at least {least}, got {value!r}")
         if self.generator is not None and (not isinstance(self.generator, MLP) or self.generator.conditional):
             raise GPSError("generator must be an MLP that does not see x, such as MLP(hidden=(64, 64))")
-        state = self.random_state
-        seed = int(state) if isinstance(state, numbers.Integral) else int(check_random_state(state).randint(2**31 - 1))
-        if seed < 0:
-            raise GPSError(f"random_state must not be negative, got {seed}")
         return LinearSettings(
             n_chains=int(self.n_chains),
             n_steps=int(self.n_steps),
@@ -197,7 +193,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             intercept=self.fit_intercept,
             random_intercept=self.random_intercept,
             generator=self.generator or MLP(),
-            seed=seed,
+            seed=seed_from(self.random_state),
             progress=self.progress,
         )
 

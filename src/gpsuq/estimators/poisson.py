@@ -15,17 +15,16 @@ import shapely
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gpsuq.baselines.intensity import IntensityModel
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.intervals import check_coverage, equal_tailed
 from gpsuq.mixtures import poisson_quantiles
 from gpsuq.poisson import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
-from gpsuq.seeds import derive_seed, quasi_normal, random_block
+from gpsuq.seeds import derive_seed, quasi_normal, random_block, seed_from
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import TILE, Grid, cells_for
+from gpsuq.spatial.intensity import IntensityModel
 from gpsuq.spatial.patterns import PointPattern, point_pattern, points_inside
 from gpsuq.spatial.simulation import bound_from, bound_places, simulate_poisson
 from gpsuq.spatial.statistics import Envelope, l_envelope
@@ -177,10 +176,6 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         hidden = tuple(self.hidden)
         if not hidden or any(not isinstance(width, numbers.Integral) or width < 1 for width in hidden):
             raise GPSError(f"hidden must hold positive integers, got {self.hidden!r}")
-        state = self.random_state
-        seed = int(state) if isinstance(state, numbers.Integral) else int(check_random_state(state).randint(2**31 - 1))
-        if seed < 0:
-            raise GPSError(f"random_state must not be negative, got {seed}")
         return PoissonSettings(
             n_chains=int(self.n_chains),
             n_steps=int(self.n_steps),
@@ -190,7 +185,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             waves=int(self.waves),
             hidden=tuple(int(width) for width in hidden),
             noise_dim=int(self.noise_dim),
-            seed=seed,
+            seed=seed_from(self.random_state),
             progress=self.progress,
         )
 
@@ -319,7 +314,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     def simulate(self, n: int = 1, random_state: int | None = None) -> list[Array]:
         """Draw n new patterns: a surface each, and points on it by Lewis-Shedler thinning."""
         noise = self._noise(n, random_state)
-        rng = np.random.default_rng(derive_seed(self.seed_ if random_state is None else random_state, "simulate"))
+        rng = np.random.default_rng(derive_seed(self._seed(random_state), "simulate"))
         lattice = self.fit_.surfaces(bound_places(self.grid_))
         patterns = []
         for draw in range(n):
@@ -389,14 +384,15 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return points_inside(points, self.window_)
 
+    def _seed(self, random_state: int | None) -> int:
+        return self.seed_ if random_state is None else seed_from(random_state)
+
     def _noise(self, n_draws: int, random_state: int | None) -> SurfaceNoise:
         """Draw what surfaces are made of."""
         check_is_fitted(self)
         if n_draws < 1:
             raise GPSError(f"at least 1 draw is needed, got {n_draws}")
-        if random_state is not None and random_state < 0:
-            raise GPSError(f"random_state must not be negative, got {random_state}")
-        block = random_block(self.seed_ if random_state is None else random_state, "surfaces")
+        block = random_block(self._seed(random_state), "surfaces")
         n_chains, q = len(self.fit_.level), self.fit_.body.noise_dim
         numbers = torch.randn(n_draws, q + n_chains, generator=block).double().numpy()
         chain = torch.randint(n_chains, (n_draws,), generator=block).numpy()

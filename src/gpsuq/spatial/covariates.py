@@ -46,9 +46,10 @@ class CovariateGrid:
         return result
 
     def check_covers(self, window: Window) -> None:
-        """Raise where the grid ends before the window does, or has missing values inside it."""
+        """Raise where the grid ends more than half a pixel before the window does."""
         x_min, x_max, y_min, y_max = window.bounds
-        slack_x, slack_y = 1e-9 * (x_max - x_min), 1e-9 * (y_max - y_min)
+        # Values may belong to the middles of pixels, half a pixel from the edge.
+        slack_x, slack_y = (0.5 * np.diff(axis).max() * (1.0 + 1e-9) for axis in (self.x, self.y))
         if (
             self.x[0] > x_min + slack_x
             or self.x[-1] < x_max - slack_x

@@ -1,0 +1,30 @@
+"""What every model of an intensity offers: its value, its integral, and the likelihood of points."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.errors import GPSError
+
+Array = NDArray[np.float64]
+
+
+class IntensityModel(ABC):
+    """An intensity over a window."""
+
+    @abstractmethod
+    def intensity(self, points: Array) -> Array:
+        """Give the expected number of points per unit of area at each point (n, 2)."""
+
+    @abstractmethod
+    def integral(self) -> float:
+        """Give the expected number of points in the window."""
+
+    def log_likelihood(self, points: Array) -> float:
+        """Give the log-likelihood of a Poisson process with this intensity, per point; higher is better."""
+        if len(points) == 0:
+            raise GPSError("the log-likelihood per point needs points")
+        return float((np.log(self.intensity(points)).sum() - self.integral()) / len(points))
