@@ -34,7 +34,7 @@ def _check_points(pattern: PointPattern) -> None:
 
 
 class HomogeneousIntensity(IntensityModel):
-    """The same intensity everywhere: n / |W|."""
+    """The same intensity everywhere: the number of points over the window's area."""
 
     def __init__(self, pattern: PointPattern) -> None:
         _check_points(pattern)
