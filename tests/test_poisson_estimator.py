@@ -157,7 +157,7 @@ def test_covariates_are_used(rng):
 
 def test_replicates_show_the_spread(rng):
     """Thirty replicates whose level varies by a factor exp(0.7 Z): the spread is found; without it, it shrinks."""
-    options = {"n_chains": 3, "n_steps": 120, "frequency": 0.0, "batch_size": 30}
+    options = {"n_chains": 3, "n_steps": 120, "frequency": 0.0, "waves": 8, "hidden": (16,)}
 
     def loading(sd):
         patterns = [rng.random((rng.poisson(60 * np.exp(sd * rng.normal() - sd**2 / 2)), 2)) for _ in range(30)]
