@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +52,12 @@ def saved_megabytes(loss: Callable[[], torch.Tensor]) -> float:
         value = loss()
     del value
     return round(sum(storages.values()) / 1e6, 3)
+
+
+def in_own_process(script: str, *arguments: int) -> Any:
+    """Call ``script --one ARGUMENTS`` in a process of its own and give the JSON of its last line."""
+    call = [sys.executable, script, "--one", *map(str, arguments)]
+    return json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
 def write(out: Path, name: str, command: str, rows: Any) -> Path:

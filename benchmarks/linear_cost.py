@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -55,7 +53,7 @@ def memory_mb(field: str) -> float:
 
 
 def main() -> None:
-    from common import write
+    from common import in_own_process, write
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -68,10 +66,7 @@ def main() -> None:
     rows = []
     for seed in range(arguments.replicates):
         for n in SIZES:
-            call = [sys.executable, __file__, "--one", str(n), str(seed)]
-            rows.append(
-                json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-            )
+            rows.append(in_own_process(__file__, n, seed))
             print(rows[-1], flush=True)
             command = f"python benchmarks/linear_cost.py --replicates {arguments.replicates}"
             write(arguments.out, "linear_cost", command, summarise(rows))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -40,7 +38,7 @@ def one(n: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    from common import write
+    from common import in_own_process, write
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -53,9 +51,7 @@ def main() -> None:
     rows = []
     for seed in range(arguments.replicates):
         for n in SIZES:
-            call = [sys.executable, __file__, "--one", str(n), str(seed)]
-            done = subprocess.run(call, check=True, capture_output=True, text=True)
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
+            rows.append(in_own_process(__file__, n, seed))
             print(rows[-1], flush=True)
     small, large = (np.median([row["seconds"] for row in rows if row["n"] == n]) for n in SIZES)
     command = f"python benchmarks/poisson_cost.py --replicates {arguments.replicates}"
