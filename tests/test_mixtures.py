@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gpsuq.mixtures import component_log_density, log_density, quantiles
+from gpsuq.mixtures import component_log_density, log_density, poisson_quantiles, quantiles
 
 numbers = st.floats(-50, 50)
 
@@ -31,3 +31,13 @@ def test_densities():
     expected = np.log(stats.norm.pdf(0.5, [0.0, 1.0], [1.0, 2.0]).mean())
     assert np.isclose(log_density(y, loc, scale)[0], expected)
     assert np.isfinite(log_density(y, loc, scale)).all()
+
+
+def test_poisson_quantiles_are_those_of_the_mixture(rng):
+    """The smallest count whose distribution function reaches the level, summed by hand."""
+    rates = rng.uniform(0.5, 60.0, size=(4, 7))
+    counts = np.arange(200)
+    cdf = stats.poisson.cdf(counts, rates[..., None]).mean(1)
+    found = poisson_quantiles([0.025, 0.5, 0.975], rates)
+    for column, level in enumerate((0.025, 0.5, 0.975)):
+        assert found[:, column].tolist() == (cdf >= level).argmax(1).tolist()

@@ -25,7 +25,7 @@ from torch.distributions import Distribution, Poisson
 from gpsuq.data import Batch
 from gpsuq.distances import Distance
 from gpsuq.errors import GPSError
-from gpsuq.expectations import Terms, base_distribution
+from gpsuq.expectations import Terms, base_distribution, draw_shifts
 
 MOST_EXACT = 50
 """Largest count that is summed exactly."""
@@ -81,17 +81,22 @@ def count_score(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms
 
 def _normal(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
     """Score stabilised counts as Normal variables of variance 1."""
-    n_draws = rate.shape[-1]
     location = 2.0 * torch.sqrt(rate + 0.125)
     to_y = (stabilised(y)[..., None] - location).square()
-    apart = [(location.roll(shift, -1) - location).square() for shift in range(1, n_draws)]  # every pair twice
-    fit, pair = (torch.zeros(y.shape, dtype=rate.dtype, device=rate.device) for _ in range(2))
+    fit = -2.0 * _kernel_means(to_y, bandwidths, 2.0)
+    pair = torch.zeros_like(fit)
+    for shift, weight in draw_shifts(rate.shape[-1], None):
+        pair = pair + weight * _kernel_means((location.roll(shift, -1) - location).square(), bandwidths, 4.0)
+    return Terms(fit, pair)
+
+
+def _kernel_means(squared: Tensor, bandwidths: tuple[float, ...], variance: float) -> Tensor:
+    """Mean over draws and bandwidths of the kernel between Normals at a distance; ``variance`` is twice their sum."""
+    total = torch.zeros(squared.shape[:-1], dtype=squared.dtype, device=squared.device)
     for bandwidth in bandwidths:
-        narrow, wide = (math.sqrt(bandwidth / (bandwidth + variance)) for variance in (2.0, 4.0))
-        fit = fit + narrow * torch.exp(to_y * (-1.0 / (bandwidth + 2.0))).mean(-1)
-        for squared in apart:
-            pair = pair + wide * torch.exp(squared * (-1.0 / (bandwidth + 4.0))).mean(-1)
-    return Terms(fit * (-2.0 / len(bandwidths)), pair / (len(bandwidths) * (n_draws - 1)))
+        shrink = math.sqrt(bandwidth / (bandwidth + variance))
+        total = total + shrink * torch.exp(squared * (-1.0 / (bandwidth + variance))).mean(-1)
+    return total / len(bandwidths)
 
 
 def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
