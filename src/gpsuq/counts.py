@@ -36,7 +36,7 @@ TAIL = 1e-2
 _LOWEST_RATE = 1e-8
 _REACH = 4.0  # squared distance, in bandwidths, at which a kernel still has a slope
 _RUNG = 16.0
-_NEGLIGIBLE = 1e-9  # eigenvalue of the kernel, relative to the largest
+_NEGLIGIBLE = 1e-7  # eigenvalue of the kernel, relative to the largest
 
 
 def stabilised(counts: Tensor) -> Tensor:
@@ -100,24 +100,24 @@ def _kernel_means(squared: Tensor, bandwidths: tuple[float, ...], variance: floa
 
 
 def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
-    shape, n_draws = y.shape, rate.shape[-1]
-    features = _features(int(poisson.isf(TAIL, max(float(y.max()), 1.0))), bandwidths).to(rate)
-    fit, pair = _PoissonScore.apply(rate.reshape(-1, n_draws), y.reshape(-1).long(), features)  # type: ignore[no-untyped-call]
-    return Terms(fit.reshape(shape), pair.reshape(shape))
+    features = _features(max(int(y.max()), 1), bandwidths).to(rate)
+    by_draw = rate.movedim(-1, 0).flatten(1)  # units last: sums over few draws or features are slow where they are
+    fit, pair = _PoissonScore.apply(by_draw, y.flatten().long(), features)  # type: ignore[no-untyped-call]
+    return Terms(fit.reshape(y.shape), pair.reshape(y.shape))
 
 
 @functools.cache
-def _features(last: int, bandwidths: tuple[float, ...]) -> Tensor:
-    """Give vectors (count, feature) for counts 0 to ``last`` whose scalar products are the kernel's values.
+def _features(largest: int, bandwidths: tuple[float, ...]) -> Tensor:
+    """Give vectors (feature, count) whose scalar products are the kernel's values, for counts up to the last atom.
 
     A smooth kernel has few that matter: sums over all counts become sums over some eight features.
     """
-    points = stabilised(torch.arange(last + 1, dtype=torch.float64))
+    points = stabilised(torch.arange(int(poisson.isf(TAIL, largest)) + 1, dtype=torch.float64))
     squared = (points[:, None] - points).square()
     gram = torch.stack([torch.exp(squared * (-1.0 / bandwidth)) for bandwidth in bandwidths]).mean(0)
     size, direction = torch.linalg.eigh(gram)
     kept = size > _NEGLIGIBLE * size[-1]
-    result: Tensor = direction[:, kept] * size[kept].sqrt()
+    result: Tensor = (direction[:, kept] * size[kept].sqrt()).T.contiguous()
     return result
 
 
@@ -126,28 +126,29 @@ class _PoissonScore(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rate: Tensor, y: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        n_draws = rate.shape[-1]
-        atoms = torch.arange(len(features) - 1, dtype=rate.dtype, device=rate.device)
-        terms = torch.stack([atoms, -torch.ones_like(atoms), -torch.lgamma(atoms + 1.0)])
-        probability = (torch.stack([rate.log(), rate, torch.ones_like(rate)], -1) @ terms).exp_()
+        n_draws, n_features = len(rate), len(features)
+        atoms = torch.arange(features.shape[1] - 1, dtype=rate.dtype, device=rate.device)
+        terms = torch.stack([atoms, -torch.ones_like(atoms), -torch.lgamma(atoms + 1.0)], 1)
+        numbers = torch.stack([rate.log(), rate, torch.ones_like(rate)]).flatten(1)
+        probability = (terms @ numbers).exp_()  # (count, draw and unit)
         # Probabilities sum to one, so that the last count needs none of its own.
-        contrast = torch.cat([features[:-1] - features[-1], features.diff(dim=0)], 1)
-        mean, slope = (probability @ contrast).chunk(2, -1)  # (unit, draw, feature)
-        mean = mean + features[-1]
-        to_y = features[y][:, None]
-        others = mean.sum(1, keepdim=True) - mean
+        last = features[:, -1:]
+        mean = torch.addmm(last, features[:, :-1] - last, probability).reshape(n_features, *rate.shape)
+        total = mean.sum(1)
+        to_y = features[:, y]
         scale = 1.0 / (n_draws * (n_draws - 1))
         if ctx.needs_input_grad[0]:
-            by_fit = (slope * to_y).sum(-1) * (-2.0 / n_draws)
-            by_pair = (slope * others).sum(-1) * (2.0 * scale)
-            ctx.save_for_backward(by_fit, by_pair)
-        return (mean * to_y).sum((1, 2)) * (-2.0 / n_draws), (mean * others).sum((1, 2)) * scale
+            slope = (features.diff(dim=1) @ probability).reshape(n_features, *rate.shape)
+            by_fit = torch.stack([(slope[:, draw] * to_y).sum(0) for draw in range(n_draws)]).mul_(-2.0 / n_draws)
+            others = total[:, None] - mean
+            ctx.save_for_backward(by_fit, others.mul_(slope).sum(0).mul_(2.0 * scale))
+        return (total * to_y).sum(0) * (-2.0 / n_draws), (total.square() - mean.square().sum(1)).sum(0) * scale
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, fit: Tensor, pair: Tensor) -> tuple[Tensor, None, None]:
         by_fit, by_pair = ctx.saved_tensors
-        return fit[:, None] * by_fit + pair[:, None] * by_pair, None, None
+        return fit * by_fit + pair * by_pair, None, None
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ _MOST_REPLICATES = 4  # by which a step has more tiles where there are replicate
 _AS_GOOD = 1.0  # standard errors
 _BANDWIDTH = 4.0  # of the kernel on stabilised counts
 _LEARNING_RATE = 1e-2
-_EVALUATE_EVERY = 20
-_EVALUATION_DRAWS, _EVALUATION_TILES = 8, 32
+_EVALUATE_EVERY = 25
+_EVALUATION_DRAWS, _EVALUATION_TILES = 4, 8
 _NUMBERS = 1 << 22  # held at once when evaluating surfaces
 
 

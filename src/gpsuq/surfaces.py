@@ -44,7 +44,7 @@ class Surface(GeneratorSpec):
     frequencies: tuple[float, ...]
     n_covariates: int = 0
     waves: int = 64
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (32, 32)
     noise_dim: int = 2
 
     def build(self, width: int, n_chains: int, scale: DataScale, n_features: int | None, seed: int) -> SurfaceBody:

@@ -107,7 +107,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         n_draws: int = 4,
         batch_size: int = 4,
         waves: int = 64,
-        hidden: Sequence[int] = (64, 64),
+        hidden: Sequence[int] = (32, 32),
         noise_dim: int = 2,
         outside: Literal["error", "drop"] = "error",
         random_state: Any = 0,
