@@ -84,6 +84,13 @@ def test_a_region_outside_is_refused(model):
         model.region_counts((0, 0.5, 0, 0.5), coverage=1.0)
 
 
+def test_a_region_that_leaves_the_window_is_named_and_counted_inside(model):
+    inside = model.region_counts((0.8, 1.0, 0.8, 1.0))
+    with pytest.warns(GPSWarning, match="1 of the regions leave the window"):
+        across = model.region_counts((0.8, 1.2, 0.8, 1.2))
+    assert across["mean"][0] == pytest.approx(inside["mean"][0])
+
+
 def test_simulated_patterns_look_like_the_fit(model):
     patterns = model.simulate(40, random_state=3)
     assert all(SQUARE.contains(pattern).all() for pattern in patterns)
@@ -222,6 +229,7 @@ def test_bad_patterns_are_refused(points, window, message):
     [
         ({"n_cells": 0}, "n_cells"),
         ({"n_cells": 10**8}, "too fine"),
+        ({"n_cells": 10**6, "n_chains": 100, "frequency": 1.0}, "do not fit in memory"),
         ({"frequency": -1.0}, "frequency"),
         ({"frequency": "often"}, "frequency"),
         ({"n_chains": 1}, "n_chains"),

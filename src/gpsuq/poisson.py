@@ -55,6 +55,7 @@ _BANDWIDTH = 4.0  # of the kernel on stabilised counts
 _LEARNING_RATE = 1e-2
 _EVALUATE_EVERY = 25
 _EVALUATION_DRAWS, _EVALUATION_TILES = 4, 8
+_MOST_COUNTS = 1 << 26  # chains x replicates x cells
 _NUMBERS = 1 << 22  # held at once when evaluating surfaces
 
 
@@ -136,10 +137,15 @@ class PatternSource(BatchSource):
         batch_size: int,
         seed: int,
     ) -> None:
+        size = grid.n_x * grid.n_y
+        if size * len(cells) * len(left_out) > _MOST_COUNTS:
+            raise GPSError(
+                f"{len(left_out)} chains on {len(cells)} replicates of {size:,} cells do not fit in memory: take at "
+                f"most n_cells={_MOST_COUNTS // (len(cells) * len(left_out))}"
+            )
         self.seed = seed
         self.kept = 1.0 - 1.0 / n_folds
         counts, held_out = [], []
-        size = grid.n_x * grid.n_y
         for replicate, cell in enumerate(cells):
             counts.append(np.bincount(cell, minlength=size))
             parts = {}
@@ -331,62 +337,79 @@ def _train(
         return problem, run(problem, state, on_step=advance)
 
 
+@dataclass(frozen=True)
+class _Counting:
+    """Points counted in cells, and what the network sees of the cells: all that chains are trained on."""
+
+    grid: Grid
+    locations: Locations
+    points: Sequence[Array]
+    settings: PoissonSettings
+
+    def train(
+        self,
+        frequencies: Sequence[float],
+        left_out: Sequence[tuple[int, int]],
+        n_folds: int,
+        ensemble: int,
+        purpose: str,
+    ) -> tuple[PatternSource, Problem, TrainingState]:
+        """Train one chain for each frequency on the points that it does not leave out."""
+        grid, settings = self.grid, self.settings
+        n_covariates = len(self.locations.covariates)
+        inputs = torch.zeros(grid.n_x * grid.n_y, 2 + n_covariates)
+        inputs[torch.from_numpy(grid.inside.ravel())] = self.locations.inputs(grid.nodes[grid.inside])
+        seed = derive_seed(settings.seed, purpose)
+        batch_size = settings.batch_size * min(len(self.points), _MOST_REPLICATES)
+        cells = [grid.cell_of(pattern) for pattern in self.points]
+        source = PatternSource(grid, inputs, cells, left_out, n_folds, batch_size, seed)
+        spec = Surface(tuple(frequencies), n_covariates, settings.waves, settings.hidden, settings.noise_dim)
+        return source, *_train(source, spec, settings, ensemble, seed)
+
+
 def fit_poisson(
     grid: Grid, covariates: Sequence[CovariateGrid], points: Sequence[Array], settings: PoissonSettings
 ) -> PoissonFit:
     """Choose the smoothness on the path, then train the chains whose mean is the fit."""
-    locations = Locations.over(grid, covariates)
-    inputs = torch.zeros(grid.n_x * grid.n_y, 2 + len(covariates))
-    inputs[torch.from_numpy(grid.inside.ravel())] = locations.inputs(grid.nodes[grid.inside])
-    cells = [grid.cell_of(pattern) for pattern in points]
-
-    def trained(
-        frequencies: Sequence[float], left_out: Sequence[tuple[int, int]], n_folds: int, ensemble: int, purpose: str
-    ) -> tuple[Problem, TrainingState]:
-        seed = derive_seed(settings.seed, purpose)
-        batch_size = settings.batch_size * min(len(points), _MOST_REPLICATES)
-        source = PatternSource(grid, inputs, cells, left_out, n_folds, batch_size, seed)
-        spec = Surface(tuple(frequencies), len(covariates), settings.waves, settings.hidden, settings.noise_dim)
-        return _train(source, spec, settings, ensemble, seed)
-
-    choice = None
-    frequency = settings.frequency
-    if frequency is None:
-        most = max(grid.n_x, grid.n_y) / _CELLS_PER_WAVE
-        path = [value for value in FREQUENCIES if value <= most]
-        problem, state = trained(
-            [value for value in path for _ in range(_PATH_FOLDS)],
-            [(0, fold) for _ in path for fold in range(_PATH_FOLDS)],
-            _PATH_FOLDS,
-            _PATH_FOLDS,
-            "path",
-        )
-        held_out = problem.source.held_out()
-        assert held_out is not None
-        scores = evaluate(problem, state, held_out).score.double().nan_to_num(nan=0.0)  # below 0 unless it diverged
-        choice = choose_smoothness(path, scores[::_PATH_FOLDS].numpy())  # an ensemble's chains share one score
-        frequency = choice.frequency
+    counting = _Counting(grid, Locations.over(grid, covariates), points, settings)
+    choice = _path(counting) if settings.frequency is None else None
+    frequency = settings.frequency if choice is None else choice.frequency
+    assert frequency is not None
     n_chains = settings.n_chains
     n_folds = _FOLDS if n_chains % _FOLDS == 0 else n_chains
     left_out = [divmod(chain, n_folds) for chain in range(n_chains)]
     left_out += left_out[:_TWINS]  # the same points, another start: what they differ by is no lack of points
-    problem, state = trained([frequency] * len(left_out), left_out, n_folds, len(left_out), "chains")
-    assert isinstance(problem.source, PatternSource)
+    source, _, state = counting.train([frequency] * len(left_out), left_out, n_folds, len(left_out), "chains")
     body = state.generator.body.cpu().eval()
     assert isinstance(body, SurfaceBody)
-    fit = PoissonFit(body, locations, np.zeros(len(left_out)), choice, frequency, 1.0)
+    fit = PoissonFit(body, counting.locations, np.zeros(len(left_out)), choice, frequency, 1.0)
     # The total of a maximum-likelihood fit is the number of points: set each chain's level so.
     nodes, exposure = grid.nodes[grid.inside], grid.exposure[grid.inside]
     log_mean, _ = fit.chains(nodes)
-    level = np.log(np.maximum(problem.source.n_trained(), 0.5) / (len(points) * (np.exp(log_mean) @ exposure)))
+    level = np.log(np.maximum(source.n_trained(), 0.5) / (len(points) * (np.exp(log_mean) @ exposure)))
     alive = (~state.failed).nonzero().flatten().tolist()
     kept = [chain for chain in alive if chain < n_chains]
     twins = [(chain - n_chains, chain) for chain in alive if chain >= n_chains and chain - n_chains in kept]
     if len(kept) < 2:
         raise DivergenceError("fewer than two chains have a finite gradient; check covariates and coordinates")
-    stretch = _stretch(log_mean + level[:, None], exposure, kept, twins, problem.source.kept, n_folds)
+    stretch = _stretch(log_mean + level[:, None], exposure, kept, twins, source.kept, n_folds)
     body.select(kept)
     return replace(fit, level=level[kept], stretch=stretch)
+
+
+def _path(counting: _Counting) -> SmoothnessChoice:
+    """Train a few chains for each frequency that the grid can show, and choose by held-out scores."""
+    most = max(counting.grid.n_x, counting.grid.n_y) / _CELLS_PER_WAVE
+    path = [value for value in FREQUENCIES if value <= most]
+    source, problem, state = counting.train(
+        [value for value in path for _ in range(_PATH_FOLDS)],
+        [(0, fold) for _ in path for fold in range(_PATH_FOLDS)],
+        _PATH_FOLDS,
+        _PATH_FOLDS,
+        "path",
+    )
+    scores = evaluate(problem, state, source.held_out()).score.double().nan_to_num(nan=0.0)  # below 0 unless diverged
+    return choose_smoothness(path, scores[::_PATH_FOLDS].numpy())  # an ensemble's chains share one score
 
 
 def _stretch(

@@ -93,5 +93,15 @@ def test_the_envelope_sees_clusters(rng):
         l_envelope(clustered, flat[:1], SQUARE)
 
 
+def test_replicates_are_judged_by_their_mean(rng):
+    flat = [[rng.random((60, 2)) for _ in range(4)] for _ in range(19)]
+    observed = [rng.random((60, 2)) for _ in range(4)]
+    envelope = l_envelope(observed, flat, SQUARE)
+    assert np.allclose(envelope.observed, np.mean([l_function(pattern, SQUARE) for pattern in observed], axis=0))
+    assert envelope.p_value > 0.05
+    one = l_envelope(observed[0], [patterns[0] for patterns in flat], SQUARE)
+    assert (envelope.upper - envelope.lower)[10:].mean() < 0.8 * (one.upper - one.lower)[10:].mean()
+
+
 def test_fewer_than_two_points_have_no_l():
     assert (l_function(np.zeros((1, 2)), SQUARE) == 0).all()

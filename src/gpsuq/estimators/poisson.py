@@ -38,6 +38,7 @@ Array = NDArray[np.float64]
 DEFAULT_STEPS = 400
 _DRAWS = 640
 _NUMBERS = 1 << 24  # held at once
+_LEAVES = 1e-6  # share of a region outside the window that is no rounding error
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,13 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         if not single and len(regions) == 4 and all(isinstance(value, numbers.Real) for value in regions):
             single = True
         shapes = [as_window(region) for region in ([regions] if single else regions)]
-        rates = self._region_rates(shapes)
+        rates, inside = self._region_rates(shapes)
+        if (inside < 1.0).any():
+            warnings.warn(
+                f"{int((inside < 1.0).sum())} of the regions leave the window; counts are those of their part inside",
+                GPSWarning,
+                stacklevel=2,
+            )
         bounds = equal_tailed(rates, coverage)
         counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
         trained = [self._is_trained(shape) for shape in shapes]
@@ -277,8 +284,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             }
         )
 
-    def _region_rates(self, regions: Sequence[Window]) -> Array:
-        """Draws of the expected count in every region, (draw, region)."""
+    def _region_rates(self, regions: Sequence[Window]) -> tuple[Array, Array]:
+        """Draws of the expected count in every region, (draw, region), and the share of each inside the window."""
         x, y = self.grid_.edges
         rows, columns = self.grid_.inside.nonzero()
         boxes = shapely.box(x[columns], y[rows], x[columns + 1], y[rows + 1])
@@ -286,7 +293,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         cell_area = np.prod(self.grid_.cell_size)
         tree = shapely.STRtree(boxes)
         noise = self._even_noise()
-        result = np.zeros((_DRAWS, len(regions)))
+        result, inside = np.zeros((_DRAWS, len(regions))), np.ones(len(regions))
         for number, region in enumerate(regions):
             shape: shapely.Geometry = region.polygons
             if not self.window_.is_rectangle:
@@ -296,12 +303,14 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             seen = area > 0.0
             if not seen.any():
                 raise GPSError(f"region {number} lies outside the window")
+            if area.sum() < (1.0 - _LEAVES) * region.area:
+                inside[number] = area.sum() / region.area
             whole = area >= (1.0 - 1e-12) * cell_area
             area = np.where(whole, exposure[touched], area)[seen]
             cells = touched[seen]
             for part in np.array_split(np.arange(len(cells)), -(-len(cells) * _DRAWS // _NUMBERS)):
                 result[:, number] += self.fit_.surfaces(nodes[cells[part]]).draws(noise) @ area[part]
-        return result
+        return result, inside
 
     def _is_trained(self, region: Window) -> bool:
         x_min, x_max, y_min, y_max = region.bounds
@@ -336,17 +345,16 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         return lambda points: self.fit_.surfaces(points).draws(noise)[0]
 
     def goodness_of_fit(self, n_simulations: int = 39, random_state: int | None = None) -> Envelope:
-        """Compare the L function of the (largest) pattern with those of simulated ones.
+        """Compare the L function of the pattern (its mean over replicates) with those of simulated ones.
 
         Simulated surfaces vary with Z, as the process is said to; how well the mean is known is left out, because the
         pattern was fitted as it is.
         """
-        noise = self._noise(n_simulations, random_state)
-        simulated = self._patterns(replace(noise, wobble=np.zeros_like(noise.wobble)), random_state)
-        return l_envelope(self._largest_pattern(), simulated, self.window_, intensity=self.fit_.mean)
-
-    def _largest_pattern(self) -> Array:
-        return max(self.points_, key=len)
+        size = len(self.points_)
+        noise = self._noise(n_simulations * size, random_state)
+        patterns = self._patterns(replace(noise, wobble=np.zeros_like(noise.wobble)), random_state)
+        simulated = [patterns[start : start + size] for start in range(0, len(patterns), size)]
+        return l_envelope(self.points_, simulated, self.window_, intensity=self.fit_.mean)
 
     def compare_grid(self, n_cells: int | None = None) -> dict[str, float]:
         """Fit again on another grid, by default twice as fine each way, and say how much the answer changes.
@@ -382,7 +390,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         from gpsuq.plots import intensity
 
         check_is_fitted(self)
-        return intensity(self.surface(), self._largest_pattern())
+        return intensity(self.surface(), max(self.points_, key=len))
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 

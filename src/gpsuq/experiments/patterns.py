@@ -19,7 +19,7 @@ from gpsuq.experiments.poisson import estimator
 from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.replicates import run_replicates
 from gpsuq.plots import COLORS, figure_style, save_figure
-from gpsuq.plots.surfaces import draw_envelope, draw_points, draw_surface, draw_window
+from gpsuq.plots.surfaces import density_unit, draw_envelope, draw_points, draw_surface, draw_window
 from gpsuq.spatial.patterns import PointPattern, thin
 from gpsuq.spatial.windows import Window
 
@@ -125,8 +125,7 @@ def surface_figure(name: str, pattern: PointPattern, seed: int, n_steps: int | N
         draw_window(axes[0, 0], pattern.window)
         axes[0, 0].set_title(f"{name}: {len(pattern):,} points")
         unit = pattern.window.unit
-        area = "points per unit of area" if unit == "unit" else f"points per square {unit}"
-        draw_surface(axes[0, 1], surface.grid, surface.mean, area)
+        draw_surface(axes[0, 1], surface.grid, surface.mean, density_unit(pattern.window))
         axes[0, 1].set_title("mean intensity")
         draw_surface(axes[1, 0], surface.grid, surface.sd / surface.mean, "standard deviation / mean", cmap="magma")
         axes[1, 0].set_title("relative uncertainty")

@@ -34,6 +34,11 @@ def draw_window(ax: Axes, window: Window) -> None:
     ax.grid(False)
 
 
+def density_unit(window: Window) -> str:
+    """Say what an intensity counts."""
+    return "points per unit of area" if window.unit == "unit" else f"points per square {window.unit}"
+
+
 def draw_points(ax: Axes, points: Array, **style: Any) -> None:
     """Scatter points; of very many, an even part."""
     shown = points[:: max(1, -(-len(points) // _MOST_SHOWN))]
@@ -87,7 +92,7 @@ def intensity(surface: IntensitySurface, points: Array) -> Figure:
         draw_points(axes[0], points, color=COLORS["gps"])
         draw_window(axes[0], surface.grid.window)
         axes[0].set_title(f"{len(points):,} points")
-        draw_surface(axes[1], surface.grid, surface.mean, "points per unit of area")
+        draw_surface(axes[1], surface.grid, surface.mean, density_unit(surface.grid.window))
         axes[1].set_title("mean intensity")
         draw_surface(axes[2], surface.grid, surface.sd / surface.mean, "standard deviation / mean", cmap="magma")
         axes[2].set_title("relative uncertainty")

@@ -106,21 +106,30 @@ class Envelope:
 
 
 def l_envelope(
-    points: Array,
-    simulated: Sequence[Array],
+    points: Array | Sequence[Array],
+    simulated: Sequence[Array | Sequence[Array]],
     window: Window,
     distances: Array | None = None,
     *,
     intensity: Callable[[Array], Array] | None = None,
 ) -> Envelope:
-    """Compare a pattern's L with those of patterns simulated from a fitted model."""
+    """Compare a pattern's L with those of patterns simulated from a fitted model.
+
+    Where there are replicates, the pattern and each simulation are lists of them, and L is their mean.
+    """
     if len(simulated) < 2:
         raise GPSError(f"an envelope needs at least 2 simulated patterns, got {len(simulated)}")
     distances = default_distances(window) if distances is None else np.asarray(distances, dtype=np.float64)
-    if len(points) < 2:
+    everything = [[item] if isinstance(item, np.ndarray) else list(item) for item in (points, *simulated)]
+    if max(map(len, everything[0]), default=0) < 2:
         raise GPSError("the L function needs at least 2 points")
     overlap = _overlap(window)
-    curves = np.stack([_l(_some(pattern), distances, window, intensity, overlap) for pattern in (points, *simulated)])
+    curves = np.stack(
+        [
+            np.mean([_l(_some(pattern), distances, window, intensity, overlap) for pattern in replicates], axis=0)
+            for replicates in everything
+        ]
+    )
     spread = curves.std(0, ddof=1)
     deviation = np.abs((curves - curves.mean(0)) / np.where(spread > 0, spread, np.inf)).max(1)
     p_value = float((deviation >= deviation[0]).mean())
