@@ -13,6 +13,7 @@ from gpsuq.gps import GPS
 from gpsuq.io import load
 from gpsuq.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
 from gpsuq.models import ObservationModel
+from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.parameters import Location, Parameter, Positive, Rate, Real, Scale, Slope
 from gpsuq.uq import UQDistribution
 
@@ -34,6 +35,7 @@ __all__ = [
     "Laplace",
     "Location",
     "Mixture",
+    "NoisyNetwork",
     "ObservationModel",
     "Parameter",
     "Positive",
@@ -45,4 +47,5 @@ __all__ = [
     "UQDistribution",
     "__version__",
     "load",
+    "noisify",
 ]

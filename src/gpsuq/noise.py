@@ -1,0 +1,233 @@
+r"""Noise inputs for networks: :func:`noisify` turns any ``nn.Module`` into a generator G(x, Z).
+
+The noise enters beside the input of one affine layer, :math:`W [x; z] + b = W_x x + W_z z + b`. Everything before that
+layer runs once per observation; from there on each observation is M rows, one for each draw. A layer that normalises
+over the batch then sees all draws, in training as in evaluation.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from gpsuq.errors import GPSError
+
+_TRIED_ROWS, _TRIED_DRAWS = 3, 2
+_TOLERANCE = 1e-3
+
+
+class NoisyLinear(nn.Linear):
+    r"""Affine layer with a noise input: rows (n, ..., p) and noise (n or 1, M, q) to rows (n M, ..., out).
+
+    Noise is the same at all positions of an observation that has several, (n, T, p). Between calls of
+    :class:`NoisyNetwork` there is none, and the layer is the plain one.
+    """
+
+    noise_weight: nn.Parameter
+
+    def __init__(self, layer: nn.Linear, noise_dim: int) -> None:
+        # Not nn.Linear's own constructor: the layer's parameters stay the same objects, tied weights stay tied.
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.weight, self.bias = layer.weight, layer.bias
+        self.noise_dim = noise_dim
+        bound = 1.0 / math.sqrt(self.in_features + noise_dim)
+        self.noise_weight = nn.Parameter(layer.weight.new_empty(self.out_features, noise_dim).uniform_(-bound, bound))
+        self.noise: Tensor | None = None
+        self.calls = 0
+        self.train(layer.training)
+
+    def reset_parameters(self) -> None:
+        """Start anew, as a plain layer of p + q inputs would."""
+        bound = 1.0 / math.sqrt(self.in_features + self.noise_dim)
+        for parameter in self.parameters(recurse=False):
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Give the affine map of the input, once for each draw where there is noise."""
+        plain = super().forward(input)
+        if self.noise is None:
+            return plain
+        self.calls += 1
+        if self.calls > 1:
+            raise GPSError("the layer that was noisified is called twice in one pass: choose one that is called once")
+        moved = self.noise @ self.noise_weight.T  # (n or 1, draw, out)
+        positions = (1,) * (plain.dim() - 2)
+        moved = moved.reshape(*moved.shape[:2], *positions, self.out_features)
+        return (plain[:, None] + moved).flatten(0, 1)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, noise_dim={self.noise_dim}"
+
+
+class NoisyNetwork(nn.Module):
+    """A network with a noise input, made by :func:`noisify`: ``network(x, draws=M)`` gives outputs (n, M, ...).
+
+    ``module`` is the user's network with one layer replaced; it can be trained, copied, pickled and saved as any other.
+    """
+
+    def __init__(self, module: nn.Module, layer: str) -> None:
+        super().__init__()
+        self.module = module
+        self.layer = layer
+        self.tried = False
+
+    @property
+    def noisy_layer(self) -> NoisyLinear:
+        """The layer where noise enters."""
+        return cast(NoisyLinear, self.module.get_submodule(self.layer))
+
+    @property
+    def noise_dim(self) -> int:
+        """q, the dimension of Z."""
+        return self.noisy_layer.noise_dim
+
+    def draw_noise(self, rows: int, draws: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw Z for so many rows, (rows, draws, q); one row can serve all observations."""
+        weight = self.noisy_layer.noise_weight
+        shape = rows, draws, self.noise_dim
+        return torch.randn(shape, generator=generator, device=weight.device, dtype=weight.dtype)
+
+    def forward(self, *inputs: Any, draws: int = 1, noise: Tensor | None = None) -> Tensor:
+        """Give the outputs of ``draws`` draws for each observation, (n, draws, ...).
+
+        ``noise`` (n or 1, draws, q) takes the place of fresh draws.
+        """
+        if not self.tried:
+            self.check(*inputs)
+        n = len(inputs[0])
+        if noise is None:
+            if draws < 1:
+                raise GPSError(f"draws must be at least 1, got {draws}")
+            noise = self.draw_noise(n, draws)
+        if noise.dim() != 3 or noise.shape[0] not in (1, n) or noise.shape[2] != self.noise_dim:
+            raise GPSError(f"noise must have shape ({n} or 1, draws, {self.noise_dim}), got {tuple(noise.shape)}")
+        return self._passed(inputs, n, noise)
+
+    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor) -> Tensor:
+        layer = self.noisy_layer
+        layer.noise, layer.calls = noise, 0
+        try:
+            output = self.module(*inputs)
+        finally:
+            calls, layer.noise = layer.calls, None
+        if calls == 0:
+            raise GPSError(f"layer {self.layer!r} is not called by the network's forward: choose another one")
+        draws = noise.shape[1]
+        if not isinstance(output, Tensor) or output.dim() < 1 or len(output) != n * draws:
+            shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise GPSError(
+                f"the network must give one row for each of the {n * draws} rows behind layer {self.layer!r}, it gave "
+                f"{shape}: its layers behind the noise must not fix the number of rows"
+            )
+        return output.reshape(n, draws, *output.shape[1:])
+
+    def check(self, *inputs: Any) -> None:
+        """Pass a few observations, and compare with the slow way: the input repeated, one draw each.
+
+        Raise where the noise cannot enter at this layer: it is not called, called twice, bypassed by a skip connection,
+        or the layers behind it mix rows.
+        """
+        training = [module.training for module in self.module.modules()]
+        few = [_some_rows(value) for value in inputs]
+        n = len(few[0])
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                noise = self.draw_noise(n, _TRIED_DRAWS)
+                try:
+                    fast = self._passed(tuple(few), n, noise)
+                except (RuntimeError, ValueError, IndexError) as error:
+                    self._plain_pass(few)  # the user's own mistake first
+                    raise GPSError(
+                        f"layer {self.layer!r} cannot take noise: behind it an observation is one row for each draw, "
+                        f"and the network fails on that ({error}); is there a skip connection around the layer?"
+                    ) from error
+                repeated = tuple(_repeated(value, _TRIED_DRAWS) for value in few)
+                slow = self._passed(repeated, n * _TRIED_DRAWS, noise.flatten(0, 1)[:, None])
+        finally:
+            for module, mode in zip(self.module.modules(), training, strict=True):
+                module.training = mode
+        size = slow.abs().max().clamp_min(1.0)
+        if not bool(((fast.flatten(0, 1) - slow[:, 0]).abs() <= _TOLERANCE * size).all()):
+            raise GPSError(
+                f"layer {self.layer!r} cannot take noise: the network gives other outputs when draws are passed "
+                "together than one by one; is there a skip connection around the layer, or does a layer mix rows?"
+            )
+        self.tried = True
+
+    def _plain_pass(self, inputs: list[Any]) -> None:
+        try:
+            self.module(*inputs)
+        except (RuntimeError, ValueError, IndexError) as error:
+            shapes = ", ".join(str(tuple(value.shape)) for value in inputs if isinstance(value, Tensor))
+            raise GPSError(f"the network fails on inputs of shape {shapes}: {error}") from error
+
+
+def _some_rows(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    if len(value) == 0:
+        raise GPSError("the network was given no observations")
+    return value[torch.arange(_TRIED_ROWS, device=value.device) % len(value)]
+
+
+def _repeated(value: Any, times: int) -> Any:
+    return value.repeat_interleave(times, 0) if isinstance(value, Tensor) else value
+
+
+def noisify(module: nn.Module, layer: str, ratio: float = 0.5, *, example: Tensor | None = None) -> NoisyNetwork:
+    """Give a copy of a network a noise input at the affine layer named ``layer``.
+
+    Weights are kept, so that a trained network can be taken; the noise weights start as those of a new layer would.
+
+    Parameters
+    ----------
+    module
+        Any network.
+    layer
+        Name of an ``nn.Linear`` in it, as ``named_modules`` gives it: ``"fc"``, ``"head.0"``.
+    ratio
+        The paper's r: q = r p noise numbers for a layer of p inputs, at least one.
+    example
+        A few observations to try the network on at once; otherwise the first ones that it sees serve for that.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from gpsuq import noisify
+    >>> network = noisify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), "2")
+    >>> network(torch.zeros(5, 4), draws=10).shape
+    torch.Size([5, 10, 3])
+    """
+    if not isinstance(module, nn.Module):
+        raise GPSError(f"noisify takes an nn.Module, got {type(module).__name__}")
+    if not ratio > 0:
+        raise GPSError(f"ratio must be positive, got {ratio}")
+    named = dict(module.named_modules(remove_duplicate=False))
+    if layer not in named or layer == "":
+        linear = [name for name, item in named.items() if name and isinstance(item, nn.Linear)]
+        choices = ", ".join(map(repr, linear)) if linear else "none"
+        raise GPSError(f"the network has no layer {layer!r}; affine layers in it: {choices}")
+    target = named[layer]
+    if isinstance(target, NoisyLinear):
+        raise GPSError(f"layer {layer!r} has a noise input already")
+    if not isinstance(target, nn.Linear) or type(target).forward is not nn.Linear.forward:
+        raise GPSError(f"layer {layer!r} is of type {type(target).__name__}; noise can enter at an nn.Linear only")
+    if isinstance(target.weight, nn.UninitializedParameter):
+        raise GPSError(f"layer {layer!r} does not know its size yet: pass the network one batch first")
+    if sum(item is target for item in named.values()) > 1:
+        raise GPSError(f"layer {layer!r} is used under several names, so that it would be called twice; choose another")
+    network = NoisyNetwork(copy.deepcopy(module), layer)
+    parent, _, name = layer.rpartition(".")
+    original = cast(nn.Linear, network.module.get_submodule(layer))
+    noise_dim = max(1, round(ratio * original.in_features))
+    setattr(network.module.get_submodule(parent), name, NoisyLinear(original, noise_dim))
+    if example is not None:
+        network.check(example)
+    return network

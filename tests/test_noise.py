@@ -1,0 +1,217 @@
+"""Noise inputs: the fast way equals the slow one, layers that cannot take noise are found, copies are copies."""
+
+import copy
+import importlib.util
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from gpsuq import GPSError, noisify
+from gpsuq.networks import paper_cnn
+from gpsuq.noise import NoisyLinear
+
+
+class Residual(nn.Module):
+    """A small residual network; ``head`` takes noise, ``inner`` is bypassed by a skip connection."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.inner = nn.Linear(8, 8)
+        self.head = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(x)))
+        y = y + self.inner(y)
+        return self.head(y.mean((2, 3)))
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.unused = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(torch.relu(self.layer(x)))
+
+
+class FixesRows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x).reshape(len(x), -1)
+
+
+class MixesRows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x) * x.sum()
+
+
+def mlp(norm):
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8) if norm else nn.Identity(), nn.ReLU(), nn.Linear(8, 3))
+
+
+NETWORKS = {
+    "mlp": (lambda: mlp(norm=False), "0", (4,)),
+    "mlp with batch norm": (lambda: mlp(norm=True), "0", (4,)),
+    "last layer": (lambda: mlp(norm=True), "3", (4,)),
+    "paper": (lambda: paper_cnn(10, width=20), "head.0", (1, 28, 28)),
+    "residual": (Residual, "head.0", (1, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_fast_way_equals_the_slow_one(name, training):
+    torch.manual_seed(0)
+    make, layer, shape = NETWORKS[name]
+    network = noisify(make(), layer).double()
+    x = torch.randn(6, *shape, dtype=torch.float64)
+    network.train()(x, draws=3)  # running means that are not zero
+    network.train(training)
+    noise = network.draw_noise(6, 4)
+    before = copy.deepcopy(network)
+    fast = network(x, noise=noise)
+    slow = before(x.repeat_interleave(4, 0), noise=noise.reshape(24, 1, -1))
+    assert fast.shape[:2] == (6, 4)
+    assert torch.allclose(fast.flatten(0, 1), slow[:, 0], atol=1e-10)
+    assert fast.var(1).min() > 0
+    # The layer is that of the stacked input [x; z].
+    noisy = network.noisy_layer
+    rows = torch.randn(5, noisy.in_features, dtype=torch.float64)
+    z = network.draw_noise(5, 1)
+    noisy.noise, noisy.calls = z, 0
+    stacked = torch.cat([noisy.weight, noisy.noise_weight], 1)
+    assert torch.allclose(noisy(rows), torch.cat([rows, z[:, 0]], 1) @ stacked.T + noisy.bias)
+
+
+def test_positions_of_an_observation_share_its_noise():
+    network = noisify(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)), "0")
+    x = torch.randn(3, 7, 4)
+    noise = network.draw_noise(3, 6)
+    output = network(x, noise=noise)
+    assert output.shape == (3, 6, 7, 2)
+    assert torch.allclose(output[:, :, 2], network(x[:, 2], noise=noise), atol=1e-6)
+
+
+def test_noise_for_one_row_serves_all():
+    network = noisify(mlp(norm=True), "0").eval()
+    x, noise = torch.randn(5, 4), torch.randn(1, 7, 2)
+    assert torch.allclose(network(x, noise=noise), network(x, noise=noise.expand(5, -1, -1)))
+    assert torch.allclose(network(x[:2], noise=noise), network(x, noise=noise)[:2], atol=1e-6)
+
+
+def test_spread_is_alike_in_training_and_evaluation():
+    torch.manual_seed(0)
+    network = noisify(mlp(norm=True), "0")
+    x = torch.randn(400, 4)
+    for _ in range(60):
+        network(x, draws=10)
+    with torch.no_grad():
+        trained = network.train()(x, draws=50).var(1).mean()
+        evaluated = network.eval()(x, draws=50).var(1).mean()
+    assert 0.9 < float(trained / evaluated) < 1.1
+
+
+def test_trained_weights_are_kept_and_the_original_is_untouched():
+    original = mlp(norm=False)
+    before = copy.deepcopy(original.state_dict())
+    network = noisify(original, "0", ratio=0.25)
+    assert network.noise_dim == 1
+    x = torch.randn(5, 4)
+    assert torch.allclose(network(x, noise=torch.zeros(1, 1, 1))[:, 0], original(x))
+    network(x, draws=2).sum().backward()
+    assert isinstance(original[0], nn.Linear)
+    assert not isinstance(original[0], NoisyLinear)
+    assert all(torch.equal(value, before[name]) for name, value in original.state_dict().items())
+
+
+def test_copies_pickles_and_state_dicts_are_the_network():
+    network = noisify(Residual(), "head.0")
+    x, noise = torch.randn(2, 1, 8, 8), torch.randn(2, 5, 2)
+    expected = network.eval()(x, noise=noise)
+    assert torch.equal(copy.deepcopy(network)(x, noise=noise), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(network))(x, noise=noise), expected)
+    other = noisify(Residual(), "head.0").eval()
+    other.load_state_dict(network.state_dict())
+    assert torch.equal(other(x, noise=noise), expected)
+
+
+def test_tied_weights_stay_tied():
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    module[2].weight = module[0].weight
+    network = noisify(module, "2")
+    assert network.module[2].weight is network.module[0].weight
+
+
+def test_a_network_of_the_users_own_file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from torch import nn\n"
+        "class Mine(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.body, self.fc = nn.Linear(6, 5), nn.Linear(5, 2)\n"
+        "    def forward(self, x):\n"
+        "        return self.fc(self.body(x.flatten(1)).relu())\n"
+    )
+    spec = importlib.util.spec_from_file_location("mine", path)
+    mine = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mine)
+    assert noisify(mine.Mine(), "fc")(torch.randn(3, 2, 3), draws=4).shape == (3, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "layer", "shape", "message"),
+    [
+        (lambda: mlp(norm=False), "head", (4,), r"no layer 'head'; affine layers in it: '0', '3'"),
+        (lambda: nn.Sequential(nn.ReLU()), "0", (4,), "type ReLU"),
+        (Twice, "layer", (4,), "called twice"),
+        (Twice, "unused", (4,), "not called"),
+        (Residual, "inner", (1, 8, 8), "skip connection"),
+        (FixesRows, "layer", (4,), "must not fix the number of rows|cannot take noise"),
+        (MixesRows, "layer", (4,), "mix rows"),
+        (lambda: nn.Sequential(nn.LazyLinear(3)), "0", (4,), "one batch first"),
+        (lambda: mlp(norm=False), "0", (5,), "fails on inputs of shape"),
+    ],
+)
+def test_layers_that_cannot_take_noise_are_found(make, layer, shape, message):
+    example = torch.randn(2, *shape)
+    with pytest.raises(GPSError, match=message):
+        noisify(make(), layer, example=example)
+    if "layer" not in message:
+        with pytest.raises(GPSError, match=message):
+            noisify(make(), layer)(example, draws=2)
+
+
+def test_bad_arguments_are_refused():
+    shared = nn.Linear(4, 4)
+    with pytest.raises(GPSError, match="several names"):
+        noisify(nn.Sequential(shared, nn.ReLU(), shared), "0")
+    with pytest.raises(GPSError, match="ratio"):
+        noisify(mlp(norm=False), "0", ratio=0.0)
+    with pytest.raises(GPSError, match=r"nn\.Module"):
+        noisify(lambda x: x, "0")
+    network = noisify(mlp(norm=False), "0")
+    with pytest.raises(GPSError, match="already"):
+        noisify(network.module, "0")
+    with pytest.raises(GPSError, match="draws"):
+        network(torch.zeros(2, 4), draws=0)
+    with pytest.raises(GPSError, match="noise must have shape"):
+        network(torch.zeros(2, 4), noise=torch.zeros(3, 1, 2))
+    with pytest.raises(GPSError, match="no observations"):
+        noisify(mlp(norm=False), "0")(torch.zeros(0, 4))
+    network.check(torch.zeros(1, 4))
+    assert network.training
+    with pytest.raises(RuntimeError):
+        network(torch.zeros(2, 9))
+    assert network.noisy_layer.noise is None
