@@ -7,14 +7,16 @@ from gpsuq._version import __version__
 from gpsuq.algorithms import Algorithm, Algorithm1
 from gpsuq.distances import MMD, EnergyDistance, SlicedWasserstein
 from gpsuq.errors import GPSError, GPSWarning
-from gpsuq.estimators import GPSLinearRegression, GPSPoissonProcess
+from gpsuq.estimators import GPSClassifier, GPSLinearRegression, GPSPoissonProcess
 from gpsuq.generators import MLP, FromModule
 from gpsuq.gps import GPS
 from gpsuq.io import load
 from gpsuq.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
+from gpsuq.losses import class_score, predictive_score
 from gpsuq.models import ObservationModel
 from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.parameters import Location, Parameter, Positive, Rate, Real, Scale, Slope
+from gpsuq.recipes import PaperRecipe, Recipe
 from gpsuq.uq import UQDistribution
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "Energy",
     "EnergyDistance",
     "FromModule",
+    "GPSClassifier",
     "GPSError",
     "GPSLinearRegression",
     "GPSPoissonProcess",
@@ -37,15 +40,19 @@ __all__ = [
     "Mixture",
     "NoisyNetwork",
     "ObservationModel",
+    "PaperRecipe",
     "Parameter",
     "Positive",
     "Rate",
     "Real",
+    "Recipe",
     "Scale",
     "SlicedWasserstein",
     "Slope",
     "UQDistribution",
     "__version__",
+    "class_score",
     "load",
     "noisify",
+    "predictive_score",
 ]

@@ -80,7 +80,6 @@ def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
         if values:
             tensors[f"history/{name}"] = torch.stack(values)
     meta = {
-        "format": FORMAT,
         "fingerprint": state.fingerprint,
         "step": state.step,
         "phase": state.phase,
@@ -90,11 +89,30 @@ def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
         "evaluated_at": history.evaluated_at,
     }
     directory.mkdir(parents=True, exist_ok=True)
+    return write_state(directory / _FILE, tensors, meta)
+
+
+def write_state(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Path:
+    """Write tensors and what describes them into one file, whole or not at all."""
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
-    content = save(copies, {"gpsuq": json.dumps(meta)})
-    return write_atomically(directory / _FILE, content)
+    return write_atomically(path, save(copies, {"gpsuq": json.dumps({"format": FORMAT} | meta)}))
+
+
+def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write_state` wrote; no code runs from it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            meta = json.loads((file.metadata() or {})["gpsuq"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint in {path.parent}") from error
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or no gpsuq checkpoint ({error}); delete it to start anew") from error
+    if meta.get("format") != FORMAT:
+        raise CheckpointError(f"{path} has format {meta.get('format')}, this version of gpsuq reads {FORMAT}")
+    return tensors, meta
 
 
 def write_atomically(path: Path, content: bytes) -> Path:
@@ -120,30 +138,21 @@ def has_checkpoint(directory: Path) -> bool:
 def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> TrainingState:
     """Bring a freshly initialised state to where the checkpoint was written."""
     path = directory / _FILE
-    try:
-        with safe_open(path, framework="pt") as file:
-            meta = json.loads((file.metadata() or {})["gpsuq"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"there is no checkpoint in {directory}") from error
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or no gpsuq checkpoint ({error}); delete it to start anew") from error
-    if meta.get("format") != FORMAT:
-        raise CheckpointError(f"{path} has format {meta.get('format')}, this version of gpsuq reads {FORMAT}")
+    tensors, meta = read_state(path)
     if meta["fingerprint"] != fingerprint(problem, state):
         raise CheckpointError(
             f"{path} belongs to a fit with other data, settings or seed; delete it, or choose another directory"
         )
     if meta["phase"] > 0:
         enter_phase(problem, state, meta["phase"], meta["noise_variance"])
-    state.generator.load_state_dict(_under(tensors, "generator/"))
+    state.generator.load_state_dict(under(tensors, "generator/"))
     optimizer = state.optimizer.state_dict()
     optimizer["state"] = {}
-    for name, tensor in _under(tensors, "optimizer/").items():
+    for name, tensor in under(tensors, "optimizer/").items():
         index, key = name.split("/")
         optimizer["state"].setdefault(int(index), {})[key] = tensor
     state.optimizer.load_state_dict(optimizer)
-    state.best = {name: t.to(state.generator.shared.device) for name, t in _under(tensors, "best/").items()} or None
+    state.best = {name: t.to(state.generator.shared.device) for name, t in under(tensors, "best/").items()} or None
     state.best_scores, state.last_scores = tensors.get("best_scores"), tensors.get("last_scores")
     state.stale, state.skipped = tensors["stale"], tensors["skipped"]
     for name in ("fit", "pair", "held_out"):
@@ -155,5 +164,6 @@ def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
     return state
 
 
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Give the tensors whose names begin so, without that beginning."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

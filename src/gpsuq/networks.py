@@ -1,11 +1,14 @@
-"""The networks of the paper's appendix."""
+"""The networks of the paper's appendix, and a perceptron for tables."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+_HIDDEN = (64, 64)
 
 
 def paper_cnn(n_classes: int, *, width: int = 800, depth: int = 6, dropout: float = 0.0) -> nn.Sequential:
@@ -22,6 +25,37 @@ def paper_cnn(n_classes: int, *, width: int = 800, depth: int = 6, dropout: floa
     )
     head = feed_forward(32 * 7 * 7, n_classes, width=width, depth=depth, dropout=dropout)
     return nn.Sequential(OrderedDict(trunk=trunk, head=head))
+
+
+class Standardise(nn.Module):
+    """Centre and scale inputs by what was seen first."""
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, example: Tensor) -> None:
+        super().__init__()
+        values = example.double()
+        scale = values.std(0, correction=0)
+        self.register_buffer("center", values.mean(0).float())
+        self.register_buffer("scale", torch.where(scale > 0, scale, 1.0).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give (x - center) / scale."""
+        return (x - self.center) / self.scale
+
+
+def default_network(example: Tensor, n_classes: int) -> nn.Sequential:
+    """Give a perceptron for rows of a table, (n, columns); noise enters at its first layer."""
+    first, second = _HIDDEN
+    return nn.Sequential(
+        Standardise(example),
+        nn.Linear(example.shape[1], first),
+        nn.ReLU(),
+        nn.Linear(first, second),
+        nn.ReLU(),
+        nn.Linear(second, n_classes),
+    )
 
 
 def feed_forward(n_inputs: int, n_classes: int, *, width: int, depth: int, dropout: float = 0.0) -> nn.Sequential:

@@ -11,6 +11,31 @@ _EVERY = 10  # steps between updates
 
 
 @contextmanager
+def training_bar(show: bool) -> Iterator[Callable[[int, int, float], None] | None]:
+    """Give a function to tell step, number of steps and loss; None where nothing is shown."""
+    if not show:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns) as bar:
+        task = bar.add_task("training", loss="")
+
+        def advance(step: int, n_steps: int, loss: float) -> None:
+            if step % _EVERY == 0 or step == n_steps:
+                bar.update(task, total=n_steps, completed=step, loss=f"{loss:.4f}")
+
+        yield advance
+
+
+@contextmanager
 def progress_bar(show: bool, n_steps: int) -> Iterator[Callable[[TrainingState], None]]:
     """Give a function to call after each step; it does nothing where ``show`` is false."""
     if not show:

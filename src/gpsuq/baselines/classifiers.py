@@ -1,0 +1,195 @@
+"""What a classifier with draws is compared to: the plain network, Monte Carlo dropout, an ensemble; same interface."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from gpsuq.epochs import Loss, Training
+from gpsuq.errors import GPSError
+from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.recipes import Recipe
+from gpsuq.seeds import derive_seed
+
+
+class PlainClassifier(NetworkClassifier):
+    """The network as it is, trained by cross-entropy; its one draw is the softmax response.
+
+    Parameters are those of :class:`gpsuq.GPSClassifier` that do not concern noise.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module | Callable[[], nn.Module] | None = None,
+        *,
+        recipe: Recipe | None = None,
+        fabric: Fabric | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.network = network
+        self.recipe = recipe
+        self.fabric = fabric
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        return network
+
+    def _loss(self, recipe: Recipe) -> Loss:
+        return lambda network, x, y: nn.functional.cross_entropy(network(x), y)
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        logits: Tensor = self.network_(x.to(_device(self.network_)))
+        return logits[:, None]
+
+    def _most_draws(self, n_draws: int) -> int:
+        return 1
+
+
+class DropoutClassifier(PlainClassifier):
+    """Monte Carlo dropout: a draw is the network with some nodes left out, the same ones for all observations.
+
+    The network needs ``nn.Dropout`` layers. Everything before the first one runs once per observation.
+    """
+
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        return DropoutNetwork(network)
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        network = cast(DropoutNetwork, self.network_)
+        return network.sample(x.to(_device(network)), draws, self.seed_)
+
+    def _most_draws(self, n_draws: int) -> int:
+        return n_draws
+
+
+class EnsembleClassifier(PlainClassifier):
+    """Deep ensemble: so many plain networks from different seeds, each of them a draw.
+
+    ``n_members`` networks are trained; :meth:`of` takes plain classifiers that were trained already.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[], nn.Module] | None = None,
+        *,
+        n_members: int = 5,
+        recipe: Recipe | None = None,
+        fabric: Fabric | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(network, recipe=recipe, fabric=fabric, random_state=random_state, progress=progress)
+        self.n_members = n_members
+
+    def fit(self, X: Any, y: Any = None, **options: Any) -> EnsembleClassifier:
+        """Train all members; the arguments are those of a plain network's."""
+        if self.n_members < 2:
+            raise GPSError(f"n_members must be at least 2, got {self.n_members}")
+        if isinstance(self.network, nn.Module):
+            raise GPSError("members start from different weights: pass a function that makes the network")
+        if options.get("checkpoint") is not None:
+            raise GPSError("train the members one by one with checkpoints, and join them with EnsembleClassifier.of")
+        members = []
+        for number in range(self.n_members):
+            seed = derive_seed(int(self.random_state), "member", number) >> 32
+            member = PlainClassifier(
+                self.network, recipe=self.recipe, fabric=self.fabric, random_state=seed, progress=self.progress
+            )
+            members.append(member.fit(X, y, **options))
+        self._join(members)
+        return self
+
+    @classmethod
+    def of(cls, members: Sequence[PlainClassifier]) -> EnsembleClassifier:
+        """Join plain classifiers that were trained on the same classes."""
+        if len(members) < 2:
+            raise GPSError(f"an ensemble needs at least 2 members, got {len(members)}")
+        result = cls(n_members=len(members), random_state=0)
+        result._join(members)
+        return result
+
+    def _join(self, members: Sequence[PlainClassifier]) -> None:
+        first = members[0]
+        if any(list(member.classes_) != list(first.classes_) for member in members):
+            raise GPSError("the members of an ensemble must know the same classes")
+        self.classes_, self.input_shape_ = first.classes_, first.input_shape_
+        self.n_features_in_ = first.n_features_in_
+        networks = nn.ModuleList(member.network_ for member in members)
+        self._keep(networks, Training(), first.seed_)
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        networks = cast(nn.ModuleList, self.network_)
+        x = x.to(_device(networks))
+        return torch.stack([network(x) for network in networks[draws.start : draws.stop]], 1)
+
+    def _most_draws(self, n_draws: int) -> int:
+        return min(n_draws, len(cast(nn.ModuleList, self.network_)))
+
+
+def _device(network: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+
+
+class _DrawnDropout(nn.Module):
+    """Dropout whose masks can be fixed for each draw; the first one in a pass makes a row of every draw."""
+
+    def __init__(self, p: float, number: int) -> None:
+        super().__init__()
+        self.p, self.number = p, number
+        self.draws: slice | None = None
+        self.seed, self.first = 0, False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.draws is None:
+            return nn.functional.dropout(x, self.p, self.training)
+        n_draws = self.draws.stop - self.draws.start
+        rows = x[:, None] if self.first else x.unflatten(0, (-1, n_draws))
+        return (rows * self._masks(x.shape[1:]).to(x)).flatten(0, 1)
+
+    def _masks(self, shape: torch.Size) -> Tensor:
+        assert self.draws is not None
+        seeds = (
+            derive_seed(self.seed, "dropout", self.number, draw) for draw in range(self.draws.start, self.draws.stop)
+        )
+        kept = torch.stack([torch.rand(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+        return (kept >= self.p).float() / (1.0 - self.p)
+
+
+class DropoutNetwork(nn.Module):
+    """A copy of a network whose dropout layers can be sampled: :meth:`sample` gives (n, draw, class)."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(module)
+        number = 0
+        for parent in list(self.module.modules()):
+            for name, child in parent.named_children():
+                if type(child) is nn.Dropout:
+                    setattr(parent, name, _DrawnDropout(child.p, number))
+                    number += 1
+        if number == 0:
+            raise GPSError("the network has no nn.Dropout layer to sample")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pass as the plain network does."""
+        result: Tensor = self.module(x)
+        return result
+
+    def sample(self, x: Tensor, draws: slice, seed: int) -> Tensor:
+        """Give the outputs of the draws with these numbers, (n, draw, ...); each leaves out nodes of its own."""
+        layers = [layer for layer in self.module.modules() if isinstance(layer, _DrawnDropout)]
+        for layer in layers:
+            layer.draws, layer.seed, layer.first = draws, seed, layer.number == 0
+        try:
+            output: Tensor = self.module(x)
+        finally:
+            for layer in layers:
+                layer.draws = None
+        return output.reshape(len(x), -1, *output.shape[1:])

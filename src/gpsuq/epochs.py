@@ -1,0 +1,199 @@
+"""Training of a network, epoch by epoch, with checkpoints: what is random in an epoch depends on (seed, epoch) only."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from gpsuq.checkpoints import read_state, under, write_state
+from gpsuq.errors import CheckpointError, DivergenceError, GPSError, GPSWarning
+from gpsuq.recipes import Recipe
+from gpsuq.seeds import random_block, seeded
+
+_FILE = "network.safetensors"
+_PATIENT_SKIPS = 20
+
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""From the network, inputs and labels to the mean loss."""
+
+
+class Batches(ABC):
+    """Where batches come from, epoch by epoch."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Give the number of batches in an epoch."""
+
+    @abstractmethod
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Give the batches of an epoch."""
+
+    @abstractmethod
+    def digest(self) -> bytes:
+        """Give what tells these data from others, as far as that is cheap."""
+
+
+@dataclass(frozen=True)
+class ArrayBatches(Batches):
+    """Batches of data in memory, in a new order every epoch; a last batch of a single row is left out.
+
+    ``prepare`` maps the inputs of a batch, such as augmentation does; it may draw random numbers.
+    """
+
+    x: Tensor
+    y: Tensor
+    batch_size: int
+    seed: int
+    prepare: Callable[[Tensor], Tensor] | None = None
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self.x), self.batch_size)
+        return whole + (rest > 1)
+
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        order = torch.randperm(len(self.x), generator=random_block(self.seed, "order", number))
+        for start in range(0, len(self) * self.batch_size, self.batch_size):
+            rows = order[start : start + self.batch_size]
+            x = self.x[rows]
+            yield x if self.prepare is None else self.prepare(x), self.y[rows]
+
+    def digest(self) -> bytes:
+        digest = hashlib.blake2b(repr((tuple(self.x.shape), self.x.dtype)).encode(), digest_size=16)
+        digest.update(self.y.contiguous().numpy().data)
+        digest.update(self.x[:: max(1, len(self.x) // 64)].contiguous().numpy().data)
+        return digest.digest()
+
+
+@dataclass(frozen=True)
+class LoaderBatches(Batches):
+    """Batches of a ``DataLoader`` (or any iterable of pairs that can be passed through again and again)."""
+
+    loader: Iterable[Any]
+    encode: Callable[[Any], Tensor]
+    n_batches: int
+
+    def __len__(self) -> int:
+        return self.n_batches
+
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for x, y in self.loader:
+            yield x, self.encode(y)
+
+    def digest(self) -> bytes:
+        return str(self.n_batches).encode()
+
+
+@dataclass
+class Training:
+    """Where training stands, and the mean loss of every epoch that is done."""
+
+    epoch: int = 0
+    losses: list[float] = field(default_factory=list)
+
+
+def train_network(
+    network: nn.Module,
+    loss: Loss,
+    batches: Batches,
+    recipe: Recipe,
+    *,
+    seed: int,
+    fabric: Fabric | None = None,
+    checkpoint: Path | None = None,
+    on_step: Callable[[int, int, float], None] | None = None,
+) -> Training:
+    """Train in place, through all epochs of the recipe; with ``checkpoint``, go on from where a run was stopped.
+
+    ``on_step`` is told the step, the number of steps and the loss.
+    """
+    if len(batches) == 0:
+        raise GPSError("there is nothing to train on: at least 2 observations are needed")
+    fabric = Fabric(accelerator="cpu", devices=1, precision="32-true") if fabric is None else fabric
+    optimizer = recipe.make_optimizer(network)
+    module, wrapped = fabric.setup(network, optimizer)
+    identity = _fingerprint(network, batches, recipe, seed)
+    training = Training()
+    if checkpoint is not None and (checkpoint / _FILE).exists():
+        training = _restored(checkpoint / _FILE, network, wrapped, identity)
+    n_epochs = recipe.n_epochs(len(batches))
+    n_steps = n_epochs * len(batches)
+    skipped = 0
+    while training.epoch < n_epochs:
+        network.train()
+        total, count = 0.0, 0
+        step = training.epoch * len(batches)
+        with seeded(seed, "epoch", training.epoch):
+            for x, y in batches.epoch(training.epoch):
+                for group in wrapped.param_groups:
+                    group["lr"] = recipe.rate(step, n_steps)
+                value = loss(module, x.to(fabric.device), y.to(fabric.device))
+                wrapped.zero_grad()
+                fabric.backward(value)
+                number = float(value.detach())
+                skipped = 0 if math.isfinite(number) else skipped + 1
+                if skipped == 0:
+                    wrapped.step()
+                    total, count = total + number, count + 1
+                elif skipped >= _PATIENT_SKIPS:
+                    raise DivergenceError(
+                        f"the loss is not finite at step {step}: lower the learning rate, check the inputs' scale"
+                    )
+                step += 1
+                if on_step is not None:
+                    on_step(step, n_steps, number)
+        training.losses.append(total / max(count, 1))
+        training.epoch += 1
+        if checkpoint is not None and fabric.is_global_zero:
+            _save(checkpoint, network, wrapped, training, identity)
+    network.eval()
+    return training
+
+
+def _fingerprint(network: nn.Module, batches: Batches, recipe: Recipe, seed: int) -> str:
+    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    digest = hashlib.blake2b(repr((shapes, recipe, seed)).encode(), digest_size=16)
+    digest.update(batches.digest())
+    return digest.hexdigest()
+
+
+def _save(directory: Path, network: nn.Module, optimizer: Any, training: Training, identity: str) -> None:
+    tensors = {f"network/{name}": value for name, value in network.state_dict().items()}
+    for index, values in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{index}/{key}": value for key, value in values.items() if isinstance(value, Tensor)}
+    meta = {"fingerprint": identity, "epoch": training.epoch, "losses": training.losses}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_state(directory / _FILE, tensors, meta)
+    except OSError as error:  # the run is worth more than the checkpoint
+        warnings.warn(
+            f"the checkpoint of epoch {training.epoch} could not be written to {directory} ({error}); training goes "
+            "on, and an earlier checkpoint is as it was",
+            GPSWarning,
+            stacklevel=3,
+        )
+
+
+def _restored(path: Path, network: nn.Module, optimizer: Any, identity: str) -> Training:
+    tensors, meta = read_state(path)
+    if meta.get("fingerprint") != identity:
+        raise CheckpointError(
+            f"{path} belongs to a training with other data, settings or seed; delete it, or choose another directory"
+        )
+    network.load_state_dict(under(tensors, "network/"))
+    state = optimizer.state_dict()
+    state["state"] = {}
+    for name, tensor in under(tensors, "optimizer/").items():
+        index, key = name.split("/")
+        state["state"].setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict(state)
+    return Training(int(meta["epoch"]), [float(value) for value in meta["losses"]])

@@ -1,0 +1,133 @@
+"""A classifier that knows when it does not know, from any network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from gpsuq.epochs import Loss
+from gpsuq.errors import GPSError
+from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.losses import class_score, probability_spread
+from gpsuq.noise import NoisyNetwork, noisify
+from gpsuq.recipes import Recipe
+from gpsuq.seeds import random_block
+
+_BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
+
+
+class GPSClassifier(NetworkClassifier):
+    r"""Classifier with random logits, :math:`\theta_i = G(x_i, Z_i)`: a network with a noise input at one layer.
+
+    It is trained by the kernel score of the labels under the predictive, the mixture over draws of Z; the spread of the
+    class probabilities over draws says how far a prediction can be trusted. "Uncertain" is the verdict where no class
+    has a probability above one half in 95% of the draws.
+
+    Parameters
+    ----------
+    network
+        Your network, which is copied and keeps its weights, or a function that makes a new one; None makes a perceptron
+        for tables.
+    layer
+        Name of the affine layer where noise enters; None takes the first one.
+    ratio
+        Noise inputs for each input of that layer, the paper's r.
+    spread_weight
+        Weight of the variance of the class probabilities over draws in the loss: negative rewards spread.
+    recipe
+        How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
+    fabric
+        Device, precision and processes, as ``lightning_fabric.Fabric`` takes them; None is this CPU.
+    random_state
+        Seed; same seed, same machine, same numbers.
+    progress
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    classes_
+        Labels, in the order of the probabilities.
+    network_
+        The trained network with its noise input.
+    losses_
+        Mean loss of every epoch.
+    uqc_level_, certain_above_
+        The verdict: certain where some class has its ``uqc_level_`` quantile above ``certain_above_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import GPSClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = np.where(X[:, 0] > 0, "right", "left")
+    >>> model = GPSClassifier().fit(X, y)
+    >>> model.predict([[2.0, 0.0]])
+    array(['right'], dtype='<U5')
+    >>> model.uncertainty([[2.0, 0.0], [0.0, 0.0]]).uncertain
+    array([False,  True])
+    """
+
+    network_: NoisyNetwork
+
+    def __init__(
+        self,
+        network: nn.Module | Callable[[], nn.Module] | None = None,
+        layer: str | None = None,
+        *,
+        ratio: float = 0.5,
+        spread_weight: float = 0.0,
+        recipe: Recipe | None = None,
+        fabric: Fabric | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.network = network
+        self.layer = layer
+        self.ratio = ratio
+        self.spread_weight = spread_weight
+        self.recipe = recipe
+        self.fabric = fabric
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        if isinstance(network, NoisyNetwork):
+            network.check(example)
+            return network
+        layer = self.layer
+        if layer is None:
+            layer = next((name for name, item in network.named_modules() if isinstance(item, nn.Linear)), None)
+            if layer is None:
+                raise GPSError("the network has no affine layer (nn.Linear) where noise could enter")
+        return noisify(network, layer, self.ratio, example=example)
+
+    def _loss(self, recipe: Recipe) -> Loss:
+        spread_weight = self.spread_weight
+        scale = float(recipe.n_draws) if recipe.sum_over_draws else 1.0
+
+        def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+            logits = network(x, draws=recipe.n_draws)
+            value = class_score(logits, y, n_outcomes=recipe.n_outcomes).mean()
+            if spread_weight:
+                value = value + spread_weight * probability_spread(logits).mean()
+            return scale * value
+
+        return loss
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        network = self.network_
+        first, last = draws.start // _BLOCK, -(-draws.stop // _BLOCK)
+        blocks = [
+            torch.randn(_BLOCK, network.noise_dim, generator=random_block(self.seed_, "draws", block))
+            for block in range(first, last)
+        ]
+        start = draws.start - first * _BLOCK
+        noise = torch.cat(blocks)[start : start + draws.stop - draws.start]
+        weight = network.noisy_layer.noise_weight
+        result: Tensor = network(x.to(weight.device), noise=noise[None].to(weight))
+        return result

@@ -1,0 +1,356 @@
+"""What all network classifiers share: data in, training, draws of class probabilities, verdicts."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from gpsuq.data import check_finite_rows
+from gpsuq.decisions import (
+    CERTAIN_ABOVE,
+    UQC_LEVEL,
+    ClassUncertainty,
+    assess,
+    joined,
+    threshold_for_coverage,
+    threshold_for_error,
+)
+from gpsuq.epochs import ArrayBatches, Batches, LoaderBatches, Loss, Training, train_network
+from gpsuq.errors import GPSError
+from gpsuq.networks import default_network
+from gpsuq.progress import training_bar
+from gpsuq.recipes import Recipe
+from gpsuq.seeds import seed_from, seeded
+from gpsuq.sequential import SequentialTest, draws_in_looks
+
+Array = NDArray[np.float64]
+
+DEFAULT_DRAWS = 200
+_ROWS = 20_000  # of observations and draws, passed at once
+
+
+class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A network whose class probabilities have draws; subclasses say what is trained, and what a draw is."""
+
+    network: nn.Module | Callable[[], nn.Module] | None
+    recipe: Recipe | None
+    random_state: Any
+    fabric: Fabric | None
+    progress: bool
+
+    @abstractmethod
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        """Give the network that is trained."""
+
+    @abstractmethod
+    def _loss(self, recipe: Recipe) -> Loss:
+        """Give the loss that is descended."""
+
+    @abstractmethod
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        """Give the logits of the draws with these numbers, (n, draw, class); the same at every call."""
+
+    # --- fitting -----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        classes: ArrayLike | None = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Any:
+        """Train the network.
+
+        Parameters
+        ----------
+        X, y
+            Inputs (n, ...) and labels of any kind; or a ``DataLoader`` of pairs, and no y.
+        classes
+            Labels in the order of the network's outputs; by default those in the data, sorted.
+        augment
+            Changes the inputs of a batch at random, such as shifts and flips of images do.
+        checkpoint
+            Directory for a state after every epoch; a run that was stopped goes on from there.
+        """
+        seed = seed_from(self.random_state)
+        recipe = Recipe() if self.recipe is None else self.recipe
+        batches, example = self._batches(X, y, classes, augment, recipe, seed)
+        with seeded(seed, "init"):
+            network = self._made(self._initial(example), example)
+        if isinstance(self.fabric, Fabric):
+            network = network.to(self.fabric.device)
+        self._check_outputs(network, example)
+        with training_bar(self.progress) as advance:
+            training = train_network(
+                network,
+                self._loss(recipe),
+                batches,
+                recipe,
+                seed=seed,
+                fabric=self.fabric,
+                checkpoint=None if checkpoint is None else Path(checkpoint),
+                on_step=advance,
+            )
+        self._keep(network, training, seed)
+        return self
+
+    def _keep(self, network: nn.Module, training: Training, seed: int) -> None:
+        self.network_ = network
+        self.losses_ = training.losses
+        self.seed_ = seed
+        self.uqc_level_, self.certain_above_ = UQC_LEVEL, CERTAIN_ABOVE
+
+    def _initial(self, example: Tensor) -> nn.Module:
+        """Give the user's network, a copy of it, or the default one for tables."""
+        if isinstance(self.network, nn.Module):
+            return copy.deepcopy(self.network)
+        if self.network is not None:
+            made = self.network()
+            if not isinstance(made, nn.Module):
+                raise GPSError(f"network must be an nn.Module or make one, it made a {type(made).__name__}")
+            return made
+        if example.dim() != 2:
+            raise GPSError(f"inputs of shape {tuple(example.shape[1:])} need a network of their own: pass network=...")
+        return default_network(example, len(self.classes_))
+
+    def _batches(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None,
+        augment: Callable[[Tensor], Tensor] | None,
+        recipe: Recipe,
+        seed: int,
+    ) -> tuple[Batches, Tensor]:
+        """Check the data, learn the classes, and give batches and some inputs as an example."""
+        if y is None and _is_loader(X):
+            if augment is not None:
+                raise GPSError("augment is for arrays; let the dataset of your DataLoader augment")
+            return self._loader_batches(X, classes)
+        x = self._inputs(X, y, reset=True)
+        labels = _labels(y, len(x))
+        self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
+        return ArrayBatches(x, self._encoded(labels), recipe.batch_size, seed, augment), x
+
+    def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None) -> tuple[Batches, Tensor]:
+        example, found, count = None, [], 0
+        for item in loader:
+            if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], Tensor):
+                raise GPSError("the DataLoader must yield pairs (inputs, labels) of tensors")
+            x, y = item
+            example = x if example is None else example
+            if not bool(torch.isfinite(x).all()):
+                raise GPSError(f"batch {count} of the DataLoader has NaN or infinite values in its inputs")
+            found.append(np.unique(_labels(y, len(x))))
+            count += 1
+        if example is None:
+            raise GPSError("the DataLoader yields nothing: check its dataset and batch size")
+        self._set_classes(np.unique(np.concatenate(found)) if classes is None else np.asarray(classes))
+        self.input_shape_ = tuple(example.shape[1:])
+        self.n_features_in_ = int(np.prod(self.input_shape_))
+        return LoaderBatches(loader, lambda y: self._encoded(_labels(y, len(y))), count), example
+
+    def _set_classes(self, classes: NDArray[Any]) -> None:
+        if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
+            raise GPSError(f"classes must be a list of different labels, got {classes!r}")
+        if len(classes) < 2:
+            raise GPSError(f"y has one class only ({classes[0]!r}); a classifier needs at least 2 classes")
+        self.classes_ = classes
+
+    def _encoded(self, labels: NDArray[Any]) -> Tensor:
+        """Give labels as numbers of classes."""
+        order = np.argsort(self.classes_)
+        place = np.searchsorted(self.classes_, labels, sorter=order)
+        number = order[np.minimum(place, len(order) - 1)]
+        strange = self.classes_[number] != labels
+        if strange.any():
+            row = int(strange.argmax())
+            raise GPSError(f"label {labels[row]!r} in row {row} is none of the classes {list(self.classes_)}")
+        return torch.from_numpy(number.astype(np.int64))
+
+    def _inputs(self, X: Any, y: Any = None, *, reset: bool = False) -> Tensor:
+        """Check inputs (n, ...) and give them as a tensor of floats."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        if np.ndim(X) <= 2:
+            X = validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
+        array = np.asarray(X)
+        if array.dtype.kind not in "biuf":
+            raise GPSError(f"X must hold numbers, got {array.dtype}")
+        if len(array) == 0:
+            raise GPSError("X holds no observations")
+        array = np.array(array, dtype=np.float32)  # a copy: the user's may be read-only
+        check_finite_rows("X", array.reshape(len(array), -1))
+        shape = array.shape[1:]
+        if reset:
+            self.input_shape_, self.n_features_in_ = shape, int(np.prod(shape))
+        elif shape != self.input_shape_:
+            raise GPSError(f"an observation has shape {shape}, the network was trained on {self.input_shape_}")
+        return torch.from_numpy(array)
+
+    def _check_outputs(self, network: nn.Module, example: Tensor) -> None:
+        device = next((p.device for p in network.parameters()), torch.device("cpu"))
+        training = network.training
+        with torch.no_grad():
+            try:
+                width = network.eval()(example[:2].to(device)).shape[-1]
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise GPSError(f"the network fails on inputs of shape {tuple(example[:2].shape)}: {error}") from error
+        network.train(training)
+        if width != len(self.classes_):
+            raise GPSError(f"the network has {width} outputs for {len(self.classes_)} classes; they must be as many")
+
+    # --- draws and verdicts ------------------------------------------------------------------------------------------
+
+    def sample_proba(self, X: Any, n_draws: int = DEFAULT_DRAWS) -> NDArray[np.float32]:
+        """Give draws of the class probabilities, (n, draw, class); the same draws of Z for all observations."""
+        check_is_fitted(self)
+        n_draws = _checked_draws(self._most_draws(n_draws))
+        x = self._inputs(X)
+        return np.concatenate([self._probabilities(part, slice(0, n_draws)) for part in _chunks(x, n_draws)])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """Give the mean probabilities over draws, (n, class)."""
+        check_is_fitted(self)
+        x = self._inputs(X)
+        draws = self._most_draws(DEFAULT_DRAWS)
+        mean = [self._probabilities(part, slice(0, draws)).mean(1) for part in _chunks(x, draws)]
+        result: NDArray[np.float32] = np.concatenate(mean)
+        return result
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Give the most probable class, whatever the verdict."""
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[probabilities.argmax(1)])
+
+    def uncertainty(self, X: Any, n_draws: int = DEFAULT_DRAWS, *, error_rate: float | None = None) -> ClassUncertainty:
+        """Give verdicts and scores for every observation.
+
+        Parameters
+        ----------
+        X
+            Inputs (n, ...).
+        n_draws
+            Draws for each, at most.
+        error_rate
+            None takes all draws for all observations. A number stops where a verdict is settled: it may differ from
+            that of infinitely many draws with at most this probability (:mod:`gpsuq.sequential`).
+        """
+        check_is_fitted(self)
+        n_draws = _checked_draws(self._most_draws(n_draws))
+        x = self._inputs(X)
+        if error_rate is None or n_draws < 2:
+            everything = slice(0, n_draws)
+            return joined([self._assessed(self._probabilities(part, everything)) for part in _chunks(x, n_draws)])
+        test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate)
+        parts, order = [], []
+        for start, part in _numbered_chunks(x, n_draws):
+            waiting = np.arange(len(part))
+            samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
+            for look, draws in enumerate(draws_in_looks(test.looks)):
+                fresh = self._probabilities(part[torch.from_numpy(waiting)], draws)
+                samples = np.concatenate([samples, fresh], 1)
+                below = (samples <= self.certain_above_).sum(1).min(1)
+                done = test.settled(look, below)
+                if done.any():
+                    parts.append(self._assessed(samples[done]))
+                    order.append(start + waiting[done])
+                waiting, samples = waiting[~done], samples[~done]
+                if len(waiting) == 0:
+                    break
+        return joined(parts, np.concatenate(order))
+
+    def calibrate(self, X: Any, y: Any, *, target: float, of: Literal["error", "coverage"] = "error") -> Any:
+        """Set the threshold of the verdict by validation data that the network was not trained on.
+
+        ``of="error"``: certain observations are to be wrong at most with probability ``target``; ``of="coverage"``: a
+        share ``target`` is to be certain.
+        """
+        verdicts = self.uncertainty(X)
+        if of == "coverage":
+            self.certain_above_ = threshold_for_coverage(verdicts.uqc_shortfall, target)
+        elif of == "error":
+            labels = self._encoded(_labels(y, len(verdicts))).numpy()
+            errors = verdicts.mean.argmax(1) != labels
+            self.certain_above_ = threshold_for_error(verdicts.uqc_shortfall, errors, target)
+        else:
+            raise GPSError(f'of must be "error" or "coverage", got {of!r}')
+        return self
+
+    def _assessed(self, samples: NDArray[np.float32]) -> ClassUncertainty:
+        return assess(samples, classes=self.classes_, uqc_level=self.uqc_level_, certain_above=self.certain_above_)
+
+    def _most_draws(self, n_draws: int) -> int:
+        """Give the number of draws that there are, where it is limited."""
+        return n_draws
+
+    def _probabilities(self, x: Tensor, draws: slice) -> NDArray[np.float32]:
+        with torch.no_grad():
+            result: NDArray[np.float32] = torch.softmax(self._logits(x, draws), -1).cpu().numpy()
+        return result
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.non_deterministic = False
+        return tags
+
+
+def _checked_draws(n_draws: int) -> int:
+    if not isinstance(n_draws, numbers.Integral) or n_draws < 1:
+        raise GPSError(f"n_draws must be a positive integer, got {n_draws!r}")
+    return int(n_draws)
+
+
+def _chunks(x: Tensor, n_draws: int) -> Iterable[Tensor]:
+    chunks: tuple[Tensor, ...] = x.split(max(1, _ROWS // n_draws))
+    return chunks
+
+
+def _numbered_chunks(x: Tensor, n_draws: int) -> Iterable[tuple[int, Tensor]]:
+    start = 0
+    for part in _chunks(x, n_draws):
+        yield start, part
+        start += len(part)
+
+
+def _is_loader(X: Any) -> bool:
+    return not isinstance(X, (np.ndarray, Tensor, list, tuple)) and hasattr(X, "__iter__") and not hasattr(X, "shape")
+
+
+def _labels(y: Any, n: int) -> NDArray[Any]:
+    """Check labels: one for each observation, none missing."""
+    if y is None:
+        raise GPSError("labels are missing: call fit(X, y), or fit(loader) with a DataLoader of pairs")
+    labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise GPSError(f"y must hold one label for each observation, got shape {labels.shape}")
+    if len(labels) != n:
+        raise GPSError(f"X has {n} observations but y has {len(labels)} labels")
+    if labels.dtype.kind == "f":
+        bad = ~np.isfinite(labels)
+        if bad.any():
+            raise GPSError(f"y has NaN or infinite values; the first is in row {int(bad.argmax())}")
+        if (labels != np.rint(labels)).any():
+            raise GPSError("Unknown label type: y holds continuous numbers; a classifier needs classes")
+    if labels.dtype == object:
+        missing = [row for row, label in enumerate(labels) if label is None or label != label]
+        if missing:
+            raise GPSError(f"the label in row {missing[0]} is missing")
+    return labels

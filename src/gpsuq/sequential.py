@@ -1,0 +1,66 @@
+r"""How many draws a verdict needs: a sequential test of :math:`P(C_h \le c)` against the level of the criterion.
+
+"Certain" means that some class has probability c or less in less than 5% of all draws. After some draws, the number of
+those is binomial; where it is too small (or too large) to come from a share of 5%, the verdict is settled. A wrong stop
+can be on one side only, whatever the truth, so that each side has the whole error rate, split evenly over its looks:
+a verdict that was settled early differs from that of infinitely many draws at most that often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from gpsuq.errors import GPSError
+
+_FIRST_LOOK = 6  # of so many parts of the draws that can settle "certain"
+
+
+@dataclass(frozen=True)
+class SequentialTest:
+    """When to look, and the counts at which to stop.
+
+    ``looks`` are numbers of draws, the last one all of them, where everything stops; ``few`` and ``many`` are for the
+    looks before it the counts up to which an observation is settled as certain, and from which as uncertain.
+    """
+
+    looks: tuple[int, ...]
+    few: tuple[int, ...]
+    many: tuple[int, ...]
+
+    @classmethod
+    def planned(cls, n_draws: int, level: float, error_rate: float) -> SequentialTest:
+        """Plan looks up to ``n_draws`` for a share ``level`` and an error rate.
+
+        There are three before the last: one early, for what is clearly uncertain; one where not a single draw below c
+        settles "certain" for the first time; and one at twice as many.
+        """
+        if not 0.0 < error_rate < 1.0:
+            raise GPSError(f"error_rate must be between 0 and 1, got {error_rate}")
+        settling = math.ceil(math.log(error_rate / 2.0) / math.log1p(-level))
+        early = tuple(n for n in (max(2, settling // _FIRST_LOOK), settling, 2 * settling) if n < n_draws)
+        few = tuple(_largest_rare(error_rate / 2.0, n, level) if n >= settling else -1 for n in early)
+        many = tuple(int(binom.isf(error_rate / 3.0, n, level)) + 1 for n in early)
+        return cls((*early, n_draws), few, many)
+
+    def settled(self, look: int, below: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for counts of draws below c at a look whether the verdict is settled."""
+        if look == len(self.looks) - 1:
+            return np.ones(len(below), dtype=bool)
+        return np.asarray((below <= self.few[look]) | (below >= self.many[look]))
+
+
+def _largest_rare(allowed: float, n: int, share: float) -> int:
+    """Give the largest count that is reached from below with at most the allowed probability; -1 if none is."""
+    count = int(binom.ppf(allowed, n, share))
+    return count if binom.cdf(count, n, share) <= allowed else count - 1
+
+
+def draws_in_looks(looks: Sequence[int]) -> list[slice]:
+    """Give the draws that each look adds."""
+    return [slice(start, stop) for start, stop in zip((0, *looks[:-1]), looks, strict=True)]
