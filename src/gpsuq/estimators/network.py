@@ -14,6 +14,7 @@ import torch
 from lightning_fabric import Fabric
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -186,7 +187,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Check inputs (n, ...) and give them as a tensor of floats."""
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
-        if np.ndim(X) <= 2:
+        if not hasattr(X, "ndim"):
+            X = np.asarray(X)
+        if X.ndim <= 2:
             X = validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
         array = np.asarray(X)
         if array.dtype.kind not in "biuf":
@@ -223,13 +226,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         x = self._inputs(X)
         return np.concatenate([self._probabilities(part, slice(0, n_draws)) for part in _chunks(x, n_draws)])
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+    def predict_proba(self, X: Any) -> Array:
         """Give the mean probabilities over draws, (n, class)."""
         check_is_fitted(self)
         x = self._inputs(X)
         draws = self._most_draws(DEFAULT_DRAWS)
-        mean = [self._probabilities(part, slice(0, draws)).mean(1) for part in _chunks(x, draws)]
-        result: NDArray[np.float32] = np.concatenate(mean)
+        mean = [self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64) for part in _chunks(x, draws)]
+        result: Array = np.concatenate(mean)
         return result
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -335,12 +338,14 @@ def _is_loader(X: Any) -> bool:
 def _labels(y: Any, n: int) -> NDArray[Any]:
     """Check labels: one for each observation, none missing."""
     if y is None:
-        raise GPSError("labels are missing: call fit(X, y), or fit(loader) with a DataLoader of pairs")
+        raise GPSError(
+            "labels are missing: fit(X, y) requires y to be passed, but the target y is None; fit(loader) takes a "
+            "DataLoader of pairs"
+        )
     labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
+    if labels.ndim > 2 or (labels.ndim == 2 and labels.shape[1] != 1):
         raise GPSError(f"y must hold one label for each observation, got shape {labels.shape}")
+    labels = np.asarray(column_or_1d(labels, warn=True))
     if len(labels) != n:
         raise GPSError(f"X has {n} observations but y has {len(labels)} labels")
     if labels.dtype.kind == "f":

@@ -96,7 +96,7 @@ def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, pr
     if method == "ensemble":
         numbers = range(seed, seed + study.members)
         members = [trained(study, "plain", number, data, out, progress=progress) for number in numbers]
-        return EnsembleClassifier.of(members)  # type: ignore[arg-type]
+        return EnsembleClassifier.of(members)
     model = estimator(study, method, len(data.classes), seed, progress=progress)
     folder = out / "models" / f"{method}-{seed}"
     return model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)  # type: ignore[no-any-return]
@@ -219,7 +219,8 @@ class _Rows:
         def place(row: dict[str, Any]) -> tuple[int, int]:
             return order.get(row["method"], len(order)), row["seed"]
 
-        return pd.DataFrame(sorted(self.rows, key=place))
+        rows: list[dict[str, Any]] = sorted(self.rows, key=place)
+        return pd.DataFrame(rows)
 
 
 def mean_curves(frame: pd.DataFrame) -> dict[str, NDArray[np.float64]]:

@@ -1,0 +1,256 @@
+"""GPSClassifier and its opponents: verdicts that mean something, scikit-learn's rules, bad input."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from gpsuq import GPSClassifier, GPSError, PaperRecipe, Recipe, noisify
+from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
+from gpsuq.baselines.classifiers import DropoutNetwork
+from gpsuq.datasets import load_images
+from gpsuq.decisions import selective_error
+from gpsuq.networks import feed_forward
+
+QUICK = Recipe(epochs=30)
+
+
+def network(dropout=0.0, classes=10):
+    return nn.Sequential(nn.Flatten(), feed_forward(64, classes, width=32, depth=2, dropout=dropout))
+
+
+def small(classes=10):
+    return network(classes=classes)
+
+
+def dropped():
+    return network(dropout=0.2)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_images("digits"), load_images("digits", "test")
+
+
+@pytest.fixture(scope="module")
+def model(digits):
+    train, _ = digits
+    return GPSClassifier(small, random_state=1, recipe=QUICK).fit(train.pixels(), train.labels)
+
+
+@parametrize_with_checks([GPSClassifier(recipe=Recipe(epochs=200)), PlainClassifier(recipe=Recipe(epochs=200))])
+def test_scikit_learns_rules(estimator, check):
+    check(estimator)
+
+
+def test_digits_are_read_and_verdicts_help(model, digits):
+    _, test = digits
+    verdicts = model.uncertainty(test.pixels())
+    found = selective_error(verdicts.mean, test.labels, verdicts.uncertain)
+    assert found.full < 0.06
+    assert found.certain < 0.6 * found.full
+    assert 0.0 < found.uncertain_share < 0.3
+    assert np.allclose(verdicts.mean, model.predict_proba(test.pixels()), atol=1e-6)
+    assert np.array_equal(verdicts.prediction, model.predict(test.pixels()))
+    assert verdicts.n_draws.tolist() == [200] * len(test)
+
+
+def test_an_unseen_class_is_more_uncertain_than_the_seen(digits):
+    train, test = digits
+    known = train.without(1)
+    model = GPSClassifier(lambda: small(9), recipe=QUICK).fit(known.pixels(), known.labels)
+    unseen = model.uncertainty(test.rows(test.labels == 1).pixels())
+    seen = model.uncertainty(test.without(1).pixels())
+    assert unseen.uncertain.mean() > 2.0 * seen.uncertain.mean()
+    assert unseen.mutual_information.mean() > 1.5 * seen.mutual_information.mean()
+
+
+def test_draws_do_not_depend_on_what_else_is_asked(model, digits):
+    pixels = digits[1].pixels()[:30]
+    whole = model.sample_proba(pixels, 120)
+    assert whole.shape == (30, 120, 10)
+    assert np.allclose(model.sample_proba(pixels[:3], 120), whole[:3], atol=1e-5)
+    assert np.allclose(model.sample_proba(pixels, 60), whole[:, :60], atol=1e-5)
+    assert whole.std(1).max() > 0.01
+    assert np.allclose(whole.sum(-1), 1.0, atol=1e-5)
+
+
+def test_adaptive_draws_are_fewer_and_agree(model, digits):
+    pixels = digits[1].pixels()
+    all_draws = model.uncertainty(pixels, 400)
+    adaptive = model.uncertainty(pixels, 400, error_rate=0.02)
+    assert adaptive.n_draws.mean() < 200
+    assert (adaptive.uncertain != all_draws.uncertain).mean() < 0.02
+    assert len(adaptive) == len(pixels)
+    close = np.abs(adaptive.mean - all_draws.mean).max(1)
+    assert np.median(close) < 0.02  # rows are in their places
+
+
+def test_names_of_classes_are_kept(digits):
+    train, test = digits
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+    model = GPSClassifier(small, recipe=QUICK).fit(train.pixels(), names[train.labels])
+    assert set(model.classes_) == set(names)
+    assert (model.predict(test.pixels()) == names[test.labels]).mean() > 0.9
+    ordered = GPSClassifier(small, recipe=Recipe(epochs=1)).fit(train.pixels(), names[train.labels], classes=names)
+    assert ordered.classes_.tolist() == names.tolist()
+
+
+def test_loaders_and_arrays_are_both_taken(digits):
+    train, test = digits
+    data = TensorDataset(torch.from_numpy(train.pixels()), torch.from_numpy(train.labels))
+    loader = DataLoader(data, batch_size=50, shuffle=True, generator=torch.Generator().manual_seed(0))
+    model = GPSClassifier(small, recipe=QUICK).fit(loader)
+    assert (model.predict(test.pixels()) == test.labels).mean() > 0.9
+
+
+def test_the_papers_recipe_runs_with_sampled_outcomes(digits):
+    train, _ = digits
+    model = GPSClassifier(small, recipe=PaperRecipe(epochs=2)).fit(train.pixels(), train.labels)
+    assert model.losses_[1] < model.losses_[0]
+
+
+def test_a_trained_network_keeps_its_weights(digits):
+    train, test = digits
+    plain = PlainClassifier(small, recipe=QUICK).fit(train.pixels(), train.labels)
+    gentle = Recipe(epochs=1, learning_rate=1e-4)
+    model = GPSClassifier(plain.network_, recipe=gentle).fit(train.pixels(), train.labels)
+    assert (model.predict(test.pixels()) == test.labels).mean() > 0.9
+    ready = GPSClassifier(noisify(plain.network_, "1.0"), recipe=gentle).fit(train.pixels(), train.labels)
+    assert ready.network_.noise_dim == 32
+
+
+def test_a_reward_for_spread_spreads(digits, model):
+    train, test = digits
+    spread = GPSClassifier(small, random_state=1, recipe=QUICK, spread_weight=-0.3).fit(train.pixels(), train.labels)
+    assert spread.uncertainty(test.pixels()).variance.mean() > 2 * model.uncertainty(test.pixels()).variance.mean()
+
+
+def test_calibration_sets_the_levels(digits, model):
+    _, test = digits
+    mine = copy.deepcopy(model)
+    half = np.arange(len(test)) % 2 == 0
+    mine.calibrate(test.pixels()[half], test.labels[half], target=0.8, of="coverage")
+    assert mine.uncertainty(test.pixels()[~half]).uncertain.mean() == pytest.approx(0.2, abs=0.08)
+    mine.calibrate(test.pixels()[half], test.labels[half], target=0.02)
+    verdicts = mine.uncertainty(test.pixels()[half])
+    assert selective_error(verdicts.mean, test.labels[half], verdicts.uncertain).certain <= 0.02
+    with pytest.raises(GPSError, match="error"):
+        mine.calibrate(test.pixels(), test.labels, target=0.5, of="luck")
+
+
+def test_copies_are_equal(digits):
+    train, test = digits
+    model = GPSClassifier(network(), recipe=Recipe(epochs=1)).fit(train.pixels(), train.labels)
+    expected = model.predict_proba(test.pixels()[:5])
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_proba(test.pixels()[:5]), expected)
+    assert np.array_equal(copy.deepcopy(model).predict_proba(test.pixels()[:5]), expected)
+    again = clone(model).fit(train.pixels(), train.labels)
+    assert np.array_equal(again.predict_proba(test.pixels()[:5]), expected)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PlainClassifier(small, recipe=QUICK),
+        lambda: DropoutClassifier(dropped, recipe=QUICK),
+        lambda: EnsembleClassifier(small, n_members=2, recipe=QUICK),
+    ],
+)
+def test_opponents_have_the_same_face(make, digits):
+    train, test = digits
+    model = make().fit(train.pixels(), train.labels)
+    verdicts = model.uncertainty(test.pixels())
+    assert selective_error(verdicts.mean, test.labels, verdicts.uncertain).full < 0.08
+    samples = model.sample_proba(test.pixels()[:4], 20)
+    assert samples.shape == (4, {"PlainClassifier": 1, "EnsembleClassifier": 2}.get(type(model).__name__, 20), 10)
+    assert np.allclose(model.sample_proba(test.pixels()[1:2], 20), samples[1:2], atol=1e-5)
+
+
+def test_dropout_draws_equal_the_slow_way():
+    torch.manual_seed(0)
+    drawn = DropoutNetwork(network(dropout=0.5)).eval()
+    x = torch.randn(3, 1, 8, 8)
+    fast = drawn.sample(x, slice(0, 4), seed=0)
+    assert fast.shape == (3, 4, 10)
+    one = drawn.sample(x, slice(2, 3), seed=0)
+    assert torch.allclose(one[:, 0], fast[:, 2], atol=1e-5)
+    assert fast.std(1).min() > 0
+    many = drawn.sample(x, slice(0, 4000), seed=0)
+    masked = drawn.module[1][3]
+    masked.draws = slice(0, 4000)
+    assert masked._masks(torch.Size([32])).mean() == pytest.approx(1.0, abs=0.02)
+    masked.draws = None
+    assert torch.isfinite(many).all()
+    with pytest.raises(GPSError, match=r"no nn\.Dropout"):
+        DropoutNetwork(network())
+
+
+def test_ensembles_need_members_that_agree(digits):
+    train, _ = digits
+    members = [
+        PlainClassifier(small, recipe=Recipe(epochs=1), random_state=s).fit(train.pixels(), train.labels)
+        for s in (0, 1)
+    ]
+    joined = EnsembleClassifier.of(members)
+    assert joined.sample_proba(train.pixels()[:2]).shape == (2, 2, 10)
+    with pytest.raises(GPSError, match="at least 2"):
+        EnsembleClassifier.of(members[:1])
+    with pytest.raises(GPSError, match="n_members"):
+        EnsembleClassifier(small, n_members=1).fit(train.pixels(), train.labels)
+    with pytest.raises(GPSError, match="function that makes"):
+        EnsembleClassifier(network()).fit(train.pixels(), train.labels)
+
+
+IMAGES = np.zeros((4, 1, 8, 8), dtype=np.float32)
+
+
+class Empty:
+    def __iter__(self):
+        return iter(())
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (IMAGES, [0, 1, 0], "4 observations but y has 3"),
+        (IMAGES, None, "labels are missing"),
+        (IMAGES, [0, 0, 0, 0], "one class only"),
+        (IMAGES, [0.0, 1.0, np.nan, 1.0], "row 2"),
+        (IMAGES, [0.5, 1.0, 0.2, 1.0], "continuous"),
+        (IMAGES, np.array(["a", None, "b", "a"], dtype=object), "row 1 is missing"),
+        (IMAGES, [[0, 1]] * 4, "one label for each"),
+        (np.full((4, 1, 8, 8), np.nan), [0, 1, 0, 1], "NaN"),
+        (np.full((4, 1, 8, 8), "x"), [0, 1, 0, 1], "must hold numbers"),
+        (np.zeros((4, 1, 9, 9)), [0, 1, 0, 1], "fails on inputs of shape"),
+        (IMAGES, [0, 1, 2, 1], "10 outputs for 3 classes"),
+        (Empty(), None, "yields nothing"),
+        ([1.0, 2.0], None, "labels are missing|Expected 2D"),
+    ],
+)
+def test_bad_training_data_are_refused(x, y, message):
+    with pytest.raises(ValueError, match=message):
+        GPSClassifier(small, recipe=QUICK).fit(x, y)
+
+
+def test_bad_questions_are_refused(model, digits):
+    with pytest.raises(GPSError, match="trained on"):
+        model.predict(np.zeros((2, 1, 9, 9)))
+    with pytest.raises(GPSError, match="n_draws"):
+        model.uncertainty(IMAGES, 0)
+    with pytest.raises(GPSError, match="need a network"):
+        GPSClassifier().fit(IMAGES, [0, 1, 0, 1])
+    with pytest.raises(GPSError, match="no affine layer"):
+        GPSClassifier(nn.Sequential(nn.Flatten())).fit(np.zeros((4, 1, 1, 2)), [0, 1, 0, 1])
+    with pytest.raises(GPSError, match="none of the classes"):
+        GPSClassifier(small).fit(IMAGES, [0, 1, 2, 3], classes=range(3))
+    with pytest.raises(GPSError, match="it made a"):
+        GPSClassifier(lambda: 3).fit(IMAGES, [0, 1, 0, 1])
+    with pytest.raises(GPSError, match="pairs"):
+        GPSClassifier(small).fit(DataLoader(TensorDataset(torch.zeros(4, 1, 8, 8))))
