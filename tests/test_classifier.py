@@ -132,6 +132,20 @@ def test_a_reward_for_spread_spreads(digits, model):
     assert spread.uncertainty(test.pixels()).variance.mean() > 2 * model.uncertainty(test.pixels()).variance.mean()
 
 
+def test_the_reward_can_be_chosen_by_validation_data(digits):
+    train, test = digits
+    data = train.rows(slice(0, 400))
+    quick = GPSClassifier(small, recipe=Recipe(epochs=5), spread_weight="auto")
+    chosen = quick.fit(data.pixels(), data.labels, validation=(test.pixels(), test.labels))
+    assert chosen.spread_weight_ == chosen.spread_path_["aurc"].idxmin()
+    assert len(chosen.spread_path_) == 4
+    assert chosen.predict(test.pixels()).shape == (len(test),)
+    alone = GPSClassifier(small, recipe=Recipe(epochs=1), spread_weight="auto").fit(data.pixels(), data.labels)
+    assert alone.spread_path_ is not None
+    with pytest.raises(GPSError, match="needs validation"):
+        quick.fit(DataLoader(TensorDataset(torch.zeros(4, 1, 8, 8), torch.zeros(4))))
+
+
 def test_calibration_sets_the_levels(digits, model):
     _, test = digits
     mine = copy.deepcopy(model)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from gpsuq.decisions import risk_coverage
 from gpsuq.epochs import Loss
 from gpsuq.errors import GPSError
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.losses import class_score, probability_spread
 from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.recipes import Recipe
-from gpsuq.seeds import random_block
+from gpsuq.seeds import random_block, seed_from
+
+SPREAD_WEIGHTS = (0.0, -0.02, -0.05, -0.1)
+"""Weights of the spread that ``"auto"`` tries: none, and rewards."""
 
 _BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
+_VALIDATION_SHARE = 0.1
 
 
 class GPSClassifier(NetworkClassifier):
@@ -37,7 +46,9 @@ class GPSClassifier(NetworkClassifier):
     ratio
         Noise inputs for each input of that layer, the paper's r.
     spread_weight
-        Weight of the variance of the class probabilities over draws in the loss: negative rewards spread.
+        Weight of the variance of the class probabilities over draws in the loss: negative rewards spread. ``"auto"``
+        trains one network for each of a few weights and keeps the one whose score ranks its mistakes on validation
+        data best (area under the risk-coverage curve).
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -55,6 +66,8 @@ class GPSClassifier(NetworkClassifier):
         The trained network with its noise input.
     losses_
         Mean loss of every epoch.
+    spread_weight_, spread_path_
+        The weight in use, and what it was chosen by (None where it was given).
     uqc_level_, certain_above_
         The verdict: certain where some class has its ``uqc_level_`` quantile above ``certain_above_``.
 
@@ -80,7 +93,7 @@ class GPSClassifier(NetworkClassifier):
         layer: str | None = None,
         *,
         ratio: float = 0.5,
-        spread_weight: float = 0.0,
+        spread_weight: float | Literal["auto"] = 0.0,
         recipe: Recipe | None = None,
         fabric: Fabric | None = None,
         random_state: Any = 0,
@@ -95,6 +108,54 @@ class GPSClassifier(NetworkClassifier):
         self.random_state = random_state
         self.progress = progress
 
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        classes: Any = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
+        checkpoint: str | Path | None = None,
+        validation: tuple[Any, Any] | None = None,
+    ) -> GPSClassifier:
+        """Train the network; ``validation`` (X, y) serves to choose the spread weight, else a tenth of the data does.
+
+        The other arguments are those of every network classifier: inputs and labels or a ``DataLoader``, labels in the
+        order of the outputs, augmentation, a directory for checkpoints.
+        """
+        options: dict[str, Any] = {"classes": classes, "augment": augment}
+        if self.spread_weight != "auto":
+            self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
+            return super().fit(X, y, checkpoint=checkpoint, **options)  # type: ignore[no-any-return]
+        if validation is None:
+            X, y, validation = self._split(X, y)
+        areas, best = [], None
+        for weight in SPREAD_WEIGHTS:
+            folder = None if checkpoint is None else Path(checkpoint) / f"spread{weight:g}"
+            tried = copy.copy(self)
+            tried.spread_weight_ = weight
+            NetworkClassifier.fit(tried, X, y, checkpoint=folder, **options)
+            verdicts = tried.uncertainty(validation[0])
+            errors = verdicts.prediction != np.asarray(validation[1])
+            areas.append(risk_coverage(verdicts.uqc_shortfall, errors).area)
+            if areas[-1] == min(areas):
+                best = tried
+        assert best is not None
+        self.__dict__.update({name: value for name, value in vars(best).items() if name.endswith("_")})
+        self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
+        return self
+
+    def _split(self, X: Any, y: Any) -> tuple[Any, Any, tuple[Any, Any]]:
+        """Set a tenth of the data aside."""
+        if y is None:
+            raise GPSError('spread_weight="auto" with a DataLoader needs validation=(X, y)')
+        inputs, labels = np.asarray(X), np.asarray(y)
+        block = random_block(seed_from(self.random_state), "validation")
+        order = torch.randperm(len(labels), generator=block).numpy()
+        n_aside = max(1, round(_VALIDATION_SHARE * len(labels)))
+        aside, rest = order[:n_aside], order[n_aside:]
+        return inputs[rest], labels[rest], (inputs[aside], labels[aside])
+
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         if isinstance(network, NoisyNetwork):
             network.check(example)
@@ -107,7 +168,7 @@ class GPSClassifier(NetworkClassifier):
         return noisify(network, layer, self.ratio, example=example)
 
     def _loss(self, recipe: Recipe) -> Loss:
-        spread_weight = self.spread_weight
+        spread_weight = self.spread_weight_
         scale = float(recipe.n_draws) if recipe.sum_over_draws else 1.0
 
         def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
