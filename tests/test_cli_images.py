@@ -1,0 +1,104 @@
+"""`gpsuq experiment mnist` on the digits that come with scikit-learn, and `gpsuq data get`."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gpsuq.cli import app
+from gpsuq.datasets import load_images
+from gpsuq.errors import GPSError
+from gpsuq.experiments import images, mnist
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def digits(out, *more):
+    return invoke("experiment", "mnist", "--data", "digits", "--epochs", 20, "--out", out, *more)
+
+
+def test_table_1_grows_by_seeds_and_is_not_computed_twice(tmp_path, monkeypatch):
+    methods = ("--methods", "plain,dropout,ensemble,gps-0.5")
+    result = digits(tmp_path, *methods, "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    names = {"metrics.json", "table1.md", "risk_coverage.png", "reliability.png", "boxplots.png", "most_uncertain.png"}
+    assert names <= {path.name for path in tmp_path.iterdir()}
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    by_method = metrics["results"]["by_method"]
+    assert set(by_method) == {"plain", "dropout", "ensemble", "gps-0.5"}
+    gps = by_method["gps-0.5"]
+    assert gps["error"]["mean"] < 0.1
+    assert gps["certain_error"]["mean"] <= gps["error"]["mean"]
+    assert gps["errors_at_its_coverage"]["gps-0.5"] == pytest.approx(gps["certain_error"]["mean"], abs=0.01)
+    assert 0.0 <= gps["noise_auroc"]["mean"] <= 1.0
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 4
+
+    trained = []
+    original = images.one_row
+    monkeypatch.setattr(images, "one_row", lambda *a, **k: trained.append(a[2:4]) or original(*a, **k))
+    assert digits(tmp_path, *methods, "--seeds", "0,1").exit_code == 0
+    assert trained == [("plain", 1), ("dropout", 1), ("gps-0.5", 1)]
+    assert "± " in (tmp_path / "table1.md").read_text()
+
+
+def test_table_2_leaves_a_class_out(tmp_path):
+    result = digits(tmp_path, "--table", 2, "--methods", "gps-0.5", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    row = json.loads((tmp_path / "rows.jsonl").read_text())["row"]
+    assert row["unseen_uncertain"] > row["uncertain"]
+    assert row["unseen_auroc"] > 0.7
+    assert "Uncertain, unseen class" in (tmp_path / "table2.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--table", 3), "tables 1 and 2"),
+        (("--methods", "magic"), "unknown method"),
+        (("--seeds", "a"), "whole numbers"),
+    ],
+)
+def test_bad_options_are_refused(tmp_path, options, message):
+    result = digits(tmp_path, *options)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert invoke("experiment", "mnist", "--data", "faces").exit_code == 1
+
+
+def test_rows_of_other_settings_are_not_mixed(tmp_path):
+    options = ("--methods", "plain", "--seeds", "0", "--data", "digits", "--out", tmp_path)
+    assert invoke("experiment", "mnist", "--epochs", 1, *options).exit_code == 0
+    result = invoke("experiment", "mnist", "--epochs", 2, *options)
+    assert result.exit_code == 1
+    assert "other settings" in result.output
+
+
+def test_data_get_says_what_it_wrote(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPSUQ_HOME", str(tmp_path))
+    monkeypatch.delenv("GPSUQ_DATA", raising=False)
+    result = invoke("data", "get", "mnist", "--source", "local")
+    assert result.exit_code == 1
+    assert "GPSUQ_DATA is not set" in result.output
+    assert "known are" in invoke("data", "get", "faces").output
+
+
+@pytest.mark.data
+def test_a_slice_of_mnist_makes_sense(tmp_path):
+    try:
+        train, test = load_images("mnist"), load_images("mnist", "test")
+    except GPSError:
+        pytest.skip("MNIST is not here")
+    known, some = train.without(1).rows(slice(0, 3000)), test.rows(slice(0, 1000))
+    study = images.with_epochs(mnist.mnist_study(), 3)
+    model = images.estimator(study, "gps-0.5", 9, 0, progress=False).fit(known.pixels(), known.labels)
+    seen = some.without(1)
+    verdicts = model.uncertainty(seen.pixels(), 60)
+    found = images.quality(verdicts, seen.labels)
+    assert found["error"] < 0.08
+    assert found["certain_error"] < found["error"]
+    unseen = model.uncertainty(some.rows(some.labels == 1).pixels(), 60)
+    assert unseen.uncertain.mean() > 2.0 * verdicts.uncertain.mean()
+    assert np.isfinite(found["aurc"])
