@@ -19,7 +19,14 @@ from gpsuq.experiments.poisson import estimator
 from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.replicates import run_replicates
 from gpsuq.plots import COLORS, figure_style, save_figure
-from gpsuq.plots.surfaces import density_unit, draw_envelope, draw_points, draw_surface, draw_window
+from gpsuq.plots.surfaces import (
+    density_unit,
+    draw_envelope,
+    draw_points,
+    draw_relative_uncertainty,
+    draw_surface,
+    draw_window,
+)
 from gpsuq.spatial.patterns import PointPattern, thin
 from gpsuq.spatial.windows import Window
 
@@ -119,16 +126,17 @@ def surface_figure(name: str, pattern: PointPattern, seed: int, n_steps: int | N
         warnings.simplefilter("ignore", GPSWarning)
         gps = estimator(seed, n_steps).fit(pattern.points, pattern.window)
     surface, envelope = gps.surface(), gps.goodness_of_fit()
+    x_min, x_max, y_min, y_max = pattern.window.bounds
+    height = 1.2 + 7.8 * (y_max - y_min) / (x_max - x_min)
     with figure_style():
-        figure, axes = plt.subplots(2, 2, figsize=(11, 9))
+        figure, axes = plt.subplots(2, 2, figsize=(11, height), layout="compressed")
         draw_points(axes[0, 0], pattern.points, color=COLORS["gps"])
         draw_window(axes[0, 0], pattern.window)
         axes[0, 0].set_title(f"{name}: {len(pattern):,} points")
         unit = pattern.window.unit
         draw_surface(axes[0, 1], surface.grid, surface.mean, density_unit(pattern.window))
         axes[0, 1].set_title("mean intensity")
-        draw_surface(axes[1, 0], surface.grid, surface.sd / surface.mean, "standard deviation / mean", cmap="magma")
-        axes[1, 0].set_title("relative uncertainty")
+        draw_relative_uncertainty(axes[1, 0], surface)
         draw_envelope(axes[1, 1], envelope, unit)
         axes[1, 1].set_title("goodness of fit", loc="left")
     return figure, envelope.p_value

@@ -101,7 +101,7 @@ def four_panels(name: str, seed: int, n_steps: int | None) -> Figure:
     mean = gps.sample_intensity(nodes, _SURFACE_DRAWS).mean(0)
     low, high = 0.0, float(max(truth.max(), mean.max()))
     with figure_style():
-        figure, axes = plt.subplots(2, 2, figsize=(10, 8.6))
+        figure, axes = plt.subplots(2, 2, figsize=(10, 8.6), layout="compressed")
         draw_points(
             axes[0, 0],
             pattern.points,

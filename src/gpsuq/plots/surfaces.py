@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 _MOST_SHOWN = 5000
+_MOST_RELATIVE = 1.0
 
 
 def draw_window(ax: Axes, window: Window) -> None:
@@ -51,8 +52,16 @@ def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, **style: Any) 
     x, y = grid.edges
     options: dict[str, Any] = {"cmap": "viridis", "rasterized": True} | style
     mesh = ax.pcolormesh(x, y, np.ma.masked_invalid(values), **options)
-    ax.figure.colorbar(mesh, ax=ax, label=label, shrink=0.85)
+    beyond = "max" if "vmax" in style and np.nanmax(values) > style["vmax"] else "neither"
+    ax.figure.colorbar(mesh, ax=ax, label=label, shrink=0.85, extend=beyond)
     draw_window(ax, grid.window)
+
+
+def draw_relative_uncertainty(ax: Axes, surface: IntensitySurface) -> None:
+    """Show standard deviation / mean; where hardly anything is known, it is no use to say how little."""
+    relative = surface.sd / surface.mean
+    draw_surface(ax, surface.grid, relative, "standard deviation / mean", cmap="magma", vmin=0.0, vmax=_MOST_RELATIVE)
+    ax.set_title("relative uncertainty")
 
 
 def draw_envelope(ax: Axes, envelope: Envelope, unit: str = "unit") -> None:
@@ -86,14 +95,13 @@ def intensity(surface: IntensitySurface, points: Array) -> Figure:
     ratio = (y_max - y_min) / (x_max - x_min)
     with figure_style():
         if ratio < 0.75:  # wide windows below each other
-            figure, axes = plt.subplots(3, 1, figsize=(7.5, 3 * (7.0 * ratio + 0.9)))
+            figure, axes = plt.subplots(3, 1, figsize=(7.5, 3 * (7.0 * ratio + 0.9)), layout="compressed")
         else:
-            figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.2 * ratio + 0.6))
+            figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.2 * ratio + 0.6), layout="compressed")
         draw_points(axes[0], points, color=COLORS["gps"])
         draw_window(axes[0], surface.grid.window)
         axes[0].set_title(f"{len(points):,} points")
         draw_surface(axes[1], surface.grid, surface.mean, density_unit(surface.grid.window))
         axes[1].set_title("mean intensity")
-        draw_surface(axes[2], surface.grid, surface.sd / surface.mean, "standard deviation / mean", cmap="magma")
-        axes[2].set_title("relative uncertainty")
+        draw_relative_uncertainty(axes[2], surface)
     return figure
