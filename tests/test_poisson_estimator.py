@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import gpsuq
 from gpsuq import GPSError, GPSPoissonProcess, GPSWarning
-from gpsuq.poisson import PatternSource, choose_smoothness, in_tiles
+from gpsuq.poisson import PatternSource, in_tiles, simplest
 from gpsuq.spatial import CovariateGrid, Grid, PointPattern, Window, cells_for, simulate_poisson
 from gpsuq.spatial.grids import TILE
 
@@ -363,7 +363,7 @@ def test_several_islands(points):
 def test_the_smoothest_of_equals_is_chosen(rng):
     wave = np.where(np.arange(40) % 2, 0.1, -0.1)
     scores = rng.normal(size=(1, 40)) + np.array([[0.0], [-0.001], [-0.5]]) + np.stack([wave, -wave, wave])
-    assert choose_smoothness([0.0, 1.0, 2.0], scores).frequency == 2.0
-    assert choose_smoothness([0.0, 1.0], scores[:2]).frequency == 0.0
-    table = choose_smoothness([0.0, 1.0, 2.0], scores).table
+    assert simplest("frequency", [0.0, 1.0, 2.0], scores).value == 2.0
+    assert simplest("frequency", [0.0, 1.0], scores[:2]).value == 0.0
+    table = simplest("frequency", [0.0, 1.0, 2.0], scores).table
     assert table["excess"].min() == 0.0

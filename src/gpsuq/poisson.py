@@ -7,6 +7,7 @@ surface, where left-out cells would test how well it guesses across holes.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +42,9 @@ Array = NDArray[np.float64]
 FREQUENCIES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Smoothness that is tried: standard deviation of the waves' frequencies, in cycles per longest side of the window."""
 
+SPREADS = (0.0, 1.0)
+"""What the loadings on Z may be multiplied by once the chains are trained: given up or kept."""
+
 SCALES = (1, 2, 4, 8, 16)
 """Sides of the blocks whose counts are scored, in cells."""
 
@@ -55,6 +59,7 @@ _BANDWIDTH = 4.0  # of the kernel on stabilised counts
 _LEARNING_RATE = 1e-2
 _EVALUATE_EVERY = 25
 _EVALUATION_DRAWS, _EVALUATION_TILES = 4, 8
+_SPREAD_DRAWS = 32
 _MOST_COUNTS = 1 << 26  # chains x replicates x cells
 _NUMBERS = 1 << 22  # held at once when evaluating surfaces
 
@@ -210,10 +215,10 @@ class PatternSource(BatchSource):
 
 
 @dataclass(frozen=True)
-class SmoothnessChoice:
-    """The chosen frequency, and the table of the path: held-out score, excess over the best and its standard error."""
+class Choice:
+    """The chosen value, and the table of those tried: held-out score, excess over the best and its standard error."""
 
-    frequency: float
+    value: float
     table: pd.DataFrame
 
 
@@ -263,8 +268,9 @@ class PoissonFit:
     body: SurfaceBody
     locations: Locations
     level: Array
-    choice: SmoothnessChoice | None
+    smoothness: Choice | None
     frequency: float
+    spread: Choice
     stretch: float
 
     def chains(self, points: Array) -> tuple[Array, Array]:
@@ -373,16 +379,17 @@ def fit_poisson(
     """Choose the smoothness on the path, then train the chains whose mean is the fit."""
     counting = _Counting(grid, Locations.over(grid, covariates), points, settings)
     choice = _path(counting) if settings.frequency is None else None
-    frequency = settings.frequency if choice is None else choice.frequency
+    frequency = settings.frequency if choice is None else choice.value
     assert frequency is not None
     n_chains = settings.n_chains
     n_folds = _FOLDS if n_chains % _FOLDS == 0 else n_chains
     left_out = [divmod(chain, n_folds) for chain in range(n_chains)]
     left_out += left_out[:_TWINS]  # the same points, another start: what they differ by is no lack of points
-    source, _, state = counting.train([frequency] * len(left_out), left_out, n_folds, len(left_out), "chains")
+    source, problem, state = counting.train([frequency] * len(left_out), left_out, n_folds, len(left_out), "chains")
+    spread = _choose_spread(source, problem, state)
     body = state.generator.body.cpu().eval()
     assert isinstance(body, SurfaceBody)
-    fit = PoissonFit(body, counting.locations, np.zeros(len(left_out)), choice, frequency, 1.0)
+    fit = PoissonFit(body, counting.locations, np.zeros(len(left_out)), choice, frequency, spread, 1.0)
     # The total of a maximum-likelihood fit is the number of points: set each chain's level so.
     nodes, exposure = grid.nodes[grid.inside], grid.exposure[grid.inside]
     log_mean, _ = fit.chains(nodes)
@@ -397,7 +404,7 @@ def fit_poisson(
     return replace(fit, level=level[kept], stretch=stretch)
 
 
-def _path(counting: _Counting) -> SmoothnessChoice:
+def _path(counting: _Counting) -> Choice:
     """Train a few chains for each frequency that the grid can show, and choose by held-out scores."""
     most = max(counting.grid.n_x, counting.grid.n_y) / _CELLS_PER_WAVE
     path = [value for value in FREQUENCIES if value <= most]
@@ -409,7 +416,31 @@ def _path(counting: _Counting) -> SmoothnessChoice:
         "path",
     )
     scores = evaluate(problem, state, source.held_out()).score.double().nan_to_num(nan=0.0)  # below 0 unless diverged
-    return choose_smoothness(path, scores[::_PATH_FOLDS].numpy())  # an ensemble's chains share one score
+    return simplest("frequency", path, scores[::_PATH_FOLDS].numpy())  # an ensemble's chains share one score
+
+
+def _choose_spread(source: PatternSource, problem: Problem, state: TrainingState) -> Choice:
+    """Choose by held-out points whether the spread that the chains learned is kept.
+
+    A network can explain chance as spread: of a single pattern there are few blocks to tell them apart by. Spread is
+    therefore given up unless points that were left out ask for it. Whole tiles are judged, which have one Z each;
+    smaller blocks would only add noise.
+    """
+    body, distance = state.generator.body, state.loss.distance
+    assert isinstance(body, SurfaceBody)
+    assert isinstance(distance, BlockScore)
+    whole = copy.copy(state.loss)
+    whole.distance = replace(distance, scales=distance.scales[-1:], bandwidths=distance.bandwidths[-1:])
+    problem = replace(problem, evaluation_draws=_SPREAD_DRAWS)
+    held_out = source.held_out()
+    scores = []
+    for share in SPREADS:
+        body.spread.fill_(share)
+        terms = evaluate(problem, replace(state, loss=whole), held_out)
+        scores.append(terms.score[0].double().nan_to_num(nan=0.0))
+    choice = simplest("spread", SPREADS, torch.stack(scores).numpy())
+    body.spread.fill_(choice.value)
+    return choice
 
 
 def _stretch(
@@ -436,8 +467,8 @@ def _stretch(
     return math.sqrt(share / (1.0 - share) * data * heavier)
 
 
-def choose_smoothness(frequencies: Sequence[float], scores: Array) -> SmoothnessChoice:
-    """Choose from held-out scores (frequency, tile), smoothest first: the smoothest that is about as good as the best.
+def simplest(name: str, values: Sequence[float], scores: Array) -> Choice:
+    """Choose from held-out scores (value, tile), simplest first: the simplest that is about as good as the best.
 
     That is within one standard error of their difference, so that a constant is given up only where points ask for it.
     """
@@ -446,7 +477,5 @@ def choose_smoothness(frequencies: Sequence[float], scores: Array) -> Smoothness
     excess = lost.mean(1)
     error = lost.std(1, ddof=1) / math.sqrt(scores.shape[1]) if scores.shape[1] > 1 else np.zeros(len(scores))
     chosen = int((excess <= _AS_GOOD * error).argmax())
-    table = pd.DataFrame(
-        {"score": mean, "excess": excess, "standard_error": error}, index=pd.Index(frequencies, name="frequency")
-    )
-    return SmoothnessChoice(float(frequencies[chosen]), table)
+    table = pd.DataFrame({"score": mean, "excess": excess, "standard_error": error}, index=pd.Index(values, name=name))
+    return Choice(float(values[chosen]), table)

@@ -61,6 +61,7 @@ class SurfaceBody(ChainBody):
     wave: Tensor
     phase: Tensor
     on: Tensor
+    spread: Tensor
 
     def __init__(self, spec: Surface, seed: int) -> None:
         super().__init__()
@@ -75,6 +76,7 @@ class SurfaceBody(ChainBody):
             "phase", torch.stack([2.0 * math.pi * torch.rand(1, spec.waves, generator=block) for block in blocks])
         )
         self.register_buffer("on", math.sqrt(2.0) * (frequency > 0).to(numbers))
+        self.register_buffer("spread", torch.ones(n_chains, 1))
         widths = [spec.waves + spec.n_covariates, *spec.hidden, 1 + spec.noise_dim]
         self.layers = nn.ModuleList(
             ChainLinear(n_in, n_out, n_chains, seed, str(depth))
@@ -88,7 +90,10 @@ class SurfaceBody(ChainBody):
             last.bias[..., 1:] += _FIRST_LOADING
 
     def surfaces(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Map (1, location, 2 + covariates) to the mean (chain, location) and loadings (chain, location, q)."""
+        """Map (1, location, 2 + covariates) to the mean (chain, location) and loadings (chain, location, q).
+
+        Loadings are multiplied by ``spread``, and the mean is moved so that E exp(m + B'Z) stays what it is.
+        """
         inputs = inputs.expand(len(self.wave), *inputs.shape[1:])
         hidden = torch.sin(torch.baddbmm(self.phase, inputs[..., :2], self.wave)) * self.on
         if self.spec.n_covariates:
@@ -96,7 +101,9 @@ class SurfaceBody(ChainBody):
         for layer in self.layers[:-1]:
             hidden = torch.tanh(layer(hidden))
         output = self.layers[-1](hidden)
-        return output[..., 0], output[..., 1:]
+        loading = output[..., 1:]
+        mean = output[..., 0] + 0.5 * (1.0 - self.spread.square()) * loading.square().sum(-1)
+        return mean, self.spread[..., None] * loading
 
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
         """Map noise (chain, tile, draw, q) and tiles (1, tile, 1, cell, numbers) to (chain, tile, draw, cell)."""

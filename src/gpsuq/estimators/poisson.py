@@ -57,7 +57,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     The generator is trained so that counts in cells, and in square blocks of cells at several scales with one Z per
     block, match the predictive distribution under an exact kernel score. How sharp surfaces may be is chosen by
     held-out points; a constant is taken unless they ask for more. Chains on random parts of the points show how well
-    the intensity is known, draws of Z how much it varies from one block (or replicate) to the next.
+    the intensity is known, draws of Z how much it varies from one block (or replicate) to the next, as far as held-out
+    points ask for that.
 
     Parameters
     ----------
@@ -87,6 +88,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         The window, the grid of cells, and the points of every replicate.
     frequency_, smoothness_path_
         The frequency in use, and the scores it was chosen by (None where none were).
+    spread_, spread_path_
+        Whether the learned spread of Z is kept (1) or given up (0), and the scores that decided.
 
     Examples
     --------
@@ -197,7 +200,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         self.points_ = patterns
         self.seed_ = seed
         self.frequency_ = fit.frequency
-        self.smoothness_path_ = None if fit.choice is None else fit.choice.table
+        self.smoothness_path_ = None if fit.smoothness is None else fit.smoothness.table
+        self.spread_, self.spread_path_ = fit.spread.value, fit.spread.table
 
     # --- the intensity -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gpsuq.estimators import GPSPoissonProcess
-from gpsuq.poisson import Locations, PoissonFit, SmoothnessChoice
+from gpsuq.poisson import Choice, Locations, PoissonFit
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.windows import window_from_json
@@ -31,7 +31,9 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
         "covariates": [covariate.name for covariate in locations.covariates],
         "frequency": fit.frequency,
         "stretch": fit.stretch,
-        "smoothness_path": None if fit.choice is None else fit.choice.table.reset_index().to_dict("list"),
+        "smoothness_path": None if fit.smoothness is None else fit.smoothness.table.reset_index().to_dict("list"),
+        "spread": fit.spread.value,
+        "spread_path": fit.spread.table.reset_index().to_dict("list"),
     }
     arrays = {
         "level": fit.level,
@@ -75,8 +77,10 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     body = SurfaceBody(spec, 0)
     body.load_state_dict({k.removeprefix("body/"): v for k, v in tensors.items() if k.startswith("body/")})
     path = config["smoothness_path"]
-    choice = None if path is None else SmoothnessChoice(config["frequency"], pd.DataFrame(path).set_index("frequency"))
-    fit = PoissonFit(body.eval(), locations, level, choice, float(config["frequency"]), stretch)
+    frequency = float(config["frequency"])
+    smoothness = None if path is None else Choice(frequency, pd.DataFrame(path).set_index("frequency"))
+    spread = Choice(float(config["spread"]), pd.DataFrame(config["spread_path"]).set_index("spread"))
+    fit = PoissonFit(body.eval(), locations, level, smoothness, frequency, spread, stretch)
     n_x, n_y = (operator.index(number) for number in config["grid"])
     grid = Grid(window_from_json(config["window"]), n_x, n_y)
     if sum(config["points"]) != len(tensors["points"]):
