@@ -32,8 +32,9 @@ def test_table_1_grows_by_seeds_and_is_not_computed_twice(tmp_path, monkeypatch)
     gps = by_method["gps-0.5"]
     assert gps["error"]["mean"] < 0.1
     assert gps["certain_error"]["mean"] <= gps["error"]["mean"]
-    assert gps["errors_at_its_coverage"]["gps-0.5"] == pytest.approx(gps["certain_error"]["mean"], abs=0.01)
-    assert 0.0 <= gps["noise_auroc"]["mean"] <= 1.0
+    other = gps["at_its_coverage"]["plain"]["error_probability"]
+    assert other["gps_minus_it"] == pytest.approx(gps["certain_error"]["mean"] - other["error"])
+    assert 0.0 <= gps["noise_auroc_uqc_shortfall"]["mean"] <= 1.0
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 4
 
     trained = []
@@ -49,7 +50,7 @@ def test_table_2_leaves_a_class_out(tmp_path):
     assert result.exit_code == 0, result.output
     row = json.loads((tmp_path / "rows.jsonl").read_text())["row"]
     assert row["unseen_uncertain"] > row["uncertain"]
-    assert row["unseen_auroc"] > 0.7
+    assert row["unseen_auroc_uqc_shortfall"] > 0.7
     assert "Uncertain, unseen class" in (tmp_path / "table2.md").read_text()
 
 
@@ -74,6 +75,10 @@ def test_rows_of_other_settings_are_not_mixed(tmp_path):
     result = invoke("experiment", "mnist", "--epochs", 2, *options)
     assert result.exit_code == 1
     assert "other settings" in result.output
+    assert invoke("experiment", "mnist", "--epochs", 2, *options, "--force").exit_code == 0
+    row = json.loads((tmp_path / "rows.jsonl").read_text())["row"]
+    assert len(row["losses"]) == 2
+    assert row["train_seconds"] > 0
 
 
 def test_data_get_says_what_it_wrote(tmp_path, monkeypatch):
@@ -101,4 +106,4 @@ def test_a_slice_of_mnist_makes_sense(tmp_path):
     assert found["certain_error"] < found["error"]
     unseen = model.uncertainty(some.rows(some.labels == 1).pixels(), 60)
     assert unseen.uncertain.mean() > 2.0 * verdicts.uncertain.mean()
-    assert np.isfinite(found["aurc"])
+    assert np.isfinite(found["aurc_uqc_shortfall"])

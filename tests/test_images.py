@@ -79,7 +79,7 @@ def test_cifar10_records_are_read(home, rng):
     assert np.array_equal(found.bytes, images)
     assert [found.classes[label] for label in found.labels] == ["airplane", "truck", "deer"]
     assert found.classes == CIFAR10_CLASSES
-    with pytest.raises(GPSError, match=r"data_batch_1.bin is missing; `gpsuq data get cifar10`"):
+    with pytest.raises(GPSError, match=r"data_batch_1.bin is missing: `gpsuq data get cifar10`"):
         load_images("cifar10")
     records[1, 0] = 10
     (folder / "test_batch.bin").write_bytes(records.tobytes())
@@ -118,6 +118,24 @@ def test_damaged_idx_files_are_refused(tmp_path, content, message):
     packed.write_bytes(gzip.compress(content)[:-4])
     with pytest.raises(GPSError, match="damaged"):
         read_idx(packed, 1)
+
+
+def test_half_a_local_copy_does_not_hide_the_cache(home, rng, tmp_path, monkeypatch):
+    (home / "mnist").mkdir(parents=True)
+    (home / "mnist" / "t10k-images-idx3-ubyte").write_bytes(idx(np.zeros((2, 28, 28))))
+    (home / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(idx([1, 2]))
+    (tmp_path / "local" / "mnist").mkdir(parents=True)
+    (tmp_path / "local" / "mnist" / "README").write_text("soon")
+    monkeypatch.setenv("GPSUQ_DATA", str(tmp_path / "local"))
+    assert load_images("mnist", "test").labels.tolist() == [1, 2]
+
+
+def test_a_damaged_local_file_is_named(home, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("GPSUQ_DATA", str(tmp_path / "local"))
+    (tmp_path / "local" / "tiny").mkdir(parents=True)
+    (tmp_path / "local" / "tiny" / "a.gz").write_bytes(gzip.compress(tiny["a"])[:-4])
+    with pytest.raises(GPSError, match="local: "):
+        download.get("tiny", source="local")
 
 
 def test_local_files_are_checked_and_copied(home, tiny, tmp_path, monkeypatch):
@@ -163,10 +181,17 @@ def test_mirrors_are_tried_and_an_interrupted_download_leaves_nothing(home, tiny
 
     monkeypatch.setattr(pooch, "retrieve", retrieve)
     broken = True
-    with pytest.raises(GPSError, match="no mirror answered"):
+    with pytest.raises(GPSError, match="no mirror served"):
         download.get("tiny", source="mirror")
     assert not list((home / "tiny").iterdir())
     broken = False
+    served["a.gz"] = served["a.gz"][:-3]
+    with pytest.raises(GPSError, match="mirror: no mirror served"):
+        download.get("tiny", source="mirror")
+    served["a.gz"] = gzip.compress(b"forged")
+    with pytest.raises(GPSError, match="not the official ones"):
+        download.get("tiny", source="mirror")
+    served["a.gz"] = gzip.compress(tiny["a"])
     assert (download.get("tiny", source="mirror") / "a").read_bytes() == tiny["a"]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
+from scipy.stats import binom
 from sklearn.metrics import roc_auc_score
 
 from gpsuq.errors import GPSError
@@ -44,6 +45,8 @@ class ClassUncertainty:
         Whether no criterion exceeds the threshold, (n,).
     predictive_entropy, expected_entropy, mutual_information
         Entropy of the mean probabilities, mean entropy of the draws, and their difference, (n,).
+    error_probability
+        1 - the largest mean probability, (n,): how often the prediction is wrong, if the probabilities are right.
     uqc_shortfall
         1 - max t_h, (n,).
     variance
@@ -60,6 +63,7 @@ class ClassUncertainty:
     predictive_entropy: Array
     expected_entropy: Array
     mutual_information: Array
+    error_probability: Array
     uqc_shortfall: Array
     variance: Array
     n_draws: NDArray[np.int64] = field(repr=False)
@@ -84,7 +88,14 @@ class ClassUncertainty:
         return table.assign(**self.scores, n_draws=self.n_draws)
 
 
-SCORES = ("predictive_entropy", "expected_entropy", "mutual_information", "uqc_shortfall", "variance")
+SCORES = (
+    "predictive_entropy",
+    "expected_entropy",
+    "mutual_information",
+    "error_probability",
+    "uqc_shortfall",
+    "variance",
+)
 """Names of the scores of :class:`ClassUncertainty`."""
 
 
@@ -124,6 +135,7 @@ def assess(
         predictive,
         expected,
         np.maximum(predictive - expected, 0.0),  # below zero by rounding only
+        1.0 - mean.max(1),
         1.0 - uqc.max(1),
         draws.var(1).sum(1),
         np.full(len(draws), draws.shape[1]),
@@ -295,31 +307,44 @@ def _two_scores(inside: ArrayLike, outside: ArrayLike) -> tuple[Array, Array]:
 # --- levels for a wanted coverage or error ---------------------------------------------------------------------------
 
 
-def threshold_for_coverage(uqc_shortfall: ArrayLike, coverage: float) -> float:
-    """Give the threshold on max t_h that calls a share ``coverage`` of validation observations certain."""
+def threshold_for_coverage(best: ArrayLike, coverage: float) -> float:
+    """Give the threshold on max t_h that calls at least a share ``coverage`` of validation observations certain.
+
+    ``best`` holds max t_h of each; equal ones are certain together.
+    """
     if not 0.0 < coverage < 1.0:
         raise GPSError(f"coverage must be between 0 and 1, got {coverage}")
-    best = np.sort(1.0 - np.asarray(uqc_shortfall, dtype=np.float64))[::-1]
-    kept = max(1, round(coverage * len(best)))
-    return float(np.nextafter(best[kept - 1], -np.inf))
+    descending = np.sort(np.asarray(best, dtype=np.float64))[::-1]
+    kept = max(1, round(coverage * len(descending)))
+    return _just_below(descending[kept - 1])
 
 
-def threshold_for_error(uqc_shortfall: ArrayLike, errors: ArrayLike, error: float) -> float:
+def threshold_for_error(best: ArrayLike, errors: ArrayLike, error: float, *, confidence: float = 0.9) -> float:
     """Give the lowest threshold on max t_h for which certain observations are wrong at most that often.
 
-    The error of k certain ones of which e are wrong is taken as (e + 1) / (k + 1): were the next one wrong, the claim
-    would still hold, so that on average over validation sets it does.
+    Observations are added from the most certain on, as long as the exact binomial upper bound of their error (Clopper
+    and Pearson's, at the stated confidence) is below the target; the first that fails ends the sequence. The error of
+    what is then called certain exceeds the target with probability 1 - ``confidence`` at most.
     """
     if not 0.0 < error < 1.0:
         raise GPSError(f"error must be between 0 and 1, got {error}")
-    scores, flags = np.asarray(uqc_shortfall, dtype=np.float64), np.asarray(errors, dtype=bool)
-    curve = risk_coverage(scores, flags)
+    scores, flags = np.asarray(best, dtype=np.float64), np.asarray(errors, dtype=bool)
+    curve = risk_coverage(-scores, flags)
     kept = np.rint(curve.coverage * len(scores))
-    fine = (np.rint(curve.risk * kept) + 1.0) / (kept + 1.0) <= error
-    if not fine.any():
+    lost = np.rint(curve.risk * kept)
+    # Fewer than these cannot pass even without an error, so that the sequence starts with them.
+    first = np.log(1.0 - confidence) / np.log1p(-error)
+    tested = kept >= first
+    fine = binom.cdf(lost[tested], kept[tested], error) <= 1.0 - confidence
+    passed = int(fine.argmin()) if not fine.all() else len(fine)
+    if passed == 0:
         raise GPSError(
-            f"no threshold gives a certain error of {error:g} on {len(scores)} validation observations; "
-            "take more of them or a higher target"
+            f"no threshold gives a certain error of {error:g} with {confidence:.0%} confidence on {len(scores)} "
+            "validation observations; take more of them or a higher target"
         )
-    most = int(kept[fine.nonzero()[0].max()])
-    return float(np.nextafter(np.sort(1.0 - scores)[::-1][most - 1], -np.inf))
+    most = int(kept[tested][passed - 1])
+    return _just_below(np.sort(scores)[::-1][most - 1])
+
+
+def _just_below(value: float) -> float:
+    return float(np.nextafter(value, -np.inf))

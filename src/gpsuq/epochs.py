@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -18,10 +19,9 @@ from torch import Tensor, nn
 from gpsuq.checkpoints import read_state, under, write_state
 from gpsuq.errors import CheckpointError, DivergenceError, GPSError, GPSWarning
 from gpsuq.recipes import Recipe
-from gpsuq.seeds import random_block, seeded
+from gpsuq.seeds import derive_seed, random_block, seeded
 
 _FILE = "network.safetensors"
-_PATIENT_SKIPS = 20
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """From the network, inputs and labels to the mean loss."""
@@ -40,7 +40,7 @@ class Batches(ABC):
 
     @abstractmethod
     def digest(self) -> bytes:
-        """Give what tells these data from others, as far as that is cheap."""
+        """Give what tells these data from others."""
 
 
 @dataclass(frozen=True)
@@ -69,36 +69,55 @@ class ArrayBatches(Batches):
 
     def digest(self) -> bytes:
         digest = hashlib.blake2b(repr((tuple(self.x.shape), self.x.dtype)).encode(), digest_size=16)
-        digest.update(self.y.contiguous().numpy().data)
-        digest.update(self.x[:: max(1, len(self.x) // 64)].contiguous().numpy().data)
+        for tensor in (self.y, self.x):
+            digest.update(tensor.contiguous().numpy().data)
         return digest.digest()
 
 
 @dataclass(frozen=True)
 class LoaderBatches(Batches):
-    """Batches of a ``DataLoader`` (or any iterable of pairs that can be passed through again and again)."""
+    """Batches of a ``DataLoader`` (or any iterable of pairs that can be passed through again and again).
+
+    ``counts`` is the number of rows of each class, as a first pass found them; a batch of one row is left out. A
+    generator of the loader's own is seeded anew for every epoch, so that a resumed run sees the same order.
+    """
 
     loader: Iterable[Any]
     encode: Callable[[Any], Tensor]
     n_batches: int
+    counts: tuple[int, ...]
+    seed: int
 
     def __len__(self) -> int:
         return self.n_batches
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = getattr(self.loader, "generator", None)
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(derive_seed(self.seed, "order", number))
+        seen = 0
         for x, y in self.loader:
-            yield x, self.encode(y)
+            if len(x) > 1:
+                seen += 1
+                if seen <= self.n_batches:
+                    yield x.float(), self.encode(y)
+        if seen != self.n_batches:
+            raise GPSError(
+                f"the DataLoader gave {self.n_batches} batches at first and {seen} in epoch {number}: it must give the "
+                "same number every time it is passed through"
+            )
 
     def digest(self) -> bytes:
-        return str(self.n_batches).encode()
+        return repr((self.n_batches, self.counts)).encode()
 
 
 @dataclass
 class Training:
-    """Where training stands, and the mean loss of every epoch that is done."""
+    """Where training stands: epochs that are done, the mean loss of each, and the seconds that they took."""
 
     epoch: int = 0
     losses: list[float] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def train_network(
@@ -108,29 +127,32 @@ def train_network(
     recipe: Recipe,
     *,
     seed: int,
+    about: str = "",
     fabric: Fabric | None = None,
     checkpoint: Path | None = None,
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> Training:
     """Train in place, through all epochs of the recipe; with ``checkpoint``, go on from where a run was stopped.
 
+    ``about`` describes what a checkpoint must agree with beside network, data, recipe and seed, such as the loss;
     ``on_step`` is told the step, the number of steps and the loss.
     """
     if len(batches) == 0:
         raise GPSError("there is nothing to train on: at least 2 observations are needed")
     fabric = Fabric(accelerator="cpu", devices=1, precision="32-true") if fabric is None else fabric
+    if fabric.world_size > 1:
+        raise GPSError("networks are trained in one process; use a Fabric with one device")
+    identity = "" if checkpoint is None else _fingerprint(network, batches, recipe, seed, about)
     optimizer = recipe.make_optimizer(network)
     module, wrapped = fabric.setup(network, optimizer)
-    identity = _fingerprint(network, batches, recipe, seed)
     training = Training()
     if checkpoint is not None and (checkpoint / _FILE).exists():
         training = _restored(checkpoint / _FILE, network, wrapped, identity)
     n_epochs = recipe.n_epochs(len(batches))
     n_steps = n_epochs * len(batches)
-    skipped = 0
     while training.epoch < n_epochs:
         network.train()
-        total, count = 0.0, 0
+        started, total = time.perf_counter(), 0.0
         step = training.epoch * len(batches)
         with seeded(seed, "epoch", training.epoch):
             for x, y in batches.epoch(training.epoch):
@@ -140,28 +162,30 @@ def train_network(
                 wrapped.zero_grad()
                 fabric.backward(value)
                 number = float(value.detach())
-                skipped = 0 if math.isfinite(number) else skipped + 1
-                if skipped == 0:
-                    wrapped.step()
-                    total, count = total + number, count + 1
-                elif skipped >= _PATIENT_SKIPS:
+                if not math.isfinite(number):
                     raise DivergenceError(
                         f"the loss is not finite at step {step}: lower the learning rate, check the inputs' scale"
                     )
+                wrapped.step()
+                total += number
                 step += 1
                 if on_step is not None:
                     on_step(step, n_steps, number)
-        training.losses.append(total / max(count, 1))
+        training.losses.append(total / len(batches))
         training.epoch += 1
-        if checkpoint is not None and fabric.is_global_zero:
+        training.seconds += time.perf_counter() - started
+        if checkpoint is not None:
             _save(checkpoint, network, wrapped, training, identity)
     network.eval()
     return training
 
 
-def _fingerprint(network: nn.Module, batches: Batches, recipe: Recipe, seed: int) -> str:
-    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
-    digest = hashlib.blake2b(repr((shapes, recipe, seed)).encode(), digest_size=16)
+def _fingerprint(network: nn.Module, batches: Batches, recipe: Recipe, seed: int, about: str) -> str:
+    """Digest of everything that decides where training ends: layers and first weights, data, recipe, seed, loss."""
+    digest = hashlib.blake2b(repr((network, recipe, seed, about)).encode(), digest_size=16)
+    for name, value in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     digest.update(batches.digest())
     return digest.hexdigest()
 
@@ -170,7 +194,7 @@ def _save(directory: Path, network: nn.Module, optimizer: Any, training: Trainin
     tensors = {f"network/{name}": value for name, value in network.state_dict().items()}
     for index, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{index}/{key}": value for key, value in values.items() if isinstance(value, Tensor)}
-    meta = {"fingerprint": identity, "epoch": training.epoch, "losses": training.losses}
+    meta = {"fingerprint": identity, "epoch": training.epoch, "losses": training.losses, "seconds": training.seconds}
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_state(directory / _FILE, tensors, meta)
@@ -196,4 +220,4 @@ def _restored(path: Path, network: nn.Module, optimizer: Any, identity: str) -> 
         index, key = name.split("/")
         state["state"].setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict(state)
-    return Training(int(meta["epoch"]), [float(value) for value in meta["losses"]])
+    return Training(int(meta["epoch"]), [float(value) for value in meta["losses"]], float(meta["seconds"]))

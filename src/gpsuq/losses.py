@@ -59,8 +59,11 @@ def class_score(logits: Tensor, y: Tensor, *, n_outcomes: int | None = None) -> 
     >>> class_score(torch.zeros(1, 2, 2), torch.tensor([0]))
     tensor([-0.5000])
     """
-    if logits.dim() != 3:
-        raise GPSError(f"logits must have shape (observations, draws, classes), got {tuple(logits.shape)}")
+    if logits.dim() != 3 or y.shape != logits.shape[:1]:
+        raise GPSError(
+            f"logits must have shape (observations, draws, classes) and y (observations,), got {tuple(logits.shape)} "
+            f"and {tuple(y.shape)}"
+        )
     if n_outcomes is not None:
         return predictive_score(Categorical(logits=logits, validate_args=False), y, n_outcomes=n_outcomes)
     n_draws = logits.shape[1]

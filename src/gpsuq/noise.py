@@ -141,6 +141,8 @@ class NoisyNetwork(nn.Module):
                 noise = self.draw_noise(n, _TRIED_DRAWS)
                 try:
                     fast = self._passed(tuple(few), n, noise)
+                except GPSError:
+                    raise
                 except (RuntimeError, ValueError, IndexError) as error:
                     self._plain_pass(few)  # the user's own mistake first
                     raise GPSError(
@@ -152,6 +154,8 @@ class NoisyNetwork(nn.Module):
         finally:
             for module, mode in zip(self.module.modules(), training, strict=True):
                 module.training = mode
+        if not bool(torch.isfinite(slow).all()):
+            raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
         size = slow.abs().max().clamp_min(1.0)
         if not bool(((fast.flatten(0, 1) - slow[:, 0]).abs() <= _TOLERANCE * size).all()):
             raise GPSError(
@@ -221,6 +225,11 @@ def noisify(module: nn.Module, layer: str, ratio: float = 0.5, *, example: Tenso
         raise GPSError(f"layer {layer!r} is of type {type(target).__name__}; noise can enter at an nn.Linear only")
     if isinstance(target.weight, nn.UninitializedParameter):
         raise GPSError(f"layer {layer!r} does not know its size yet: pass the network one batch first")
+    if not isinstance(target.weight, nn.Parameter) or target._forward_pre_hooks or target._forward_hooks:
+        raise GPSError(
+            f"layer {layer!r} has hooks or a weight that is computed (weight or spectral normalisation): noise cannot "
+            "enter there; choose another layer"
+        )
     if sum(item is target for item in named.values()) > 1:
         raise GPSError(f"layer {layer!r} is used under several names, so that it would be called twice; choose another")
     network = NoisyNetwork(copy.deepcopy(module), layer)

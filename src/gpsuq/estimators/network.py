@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +40,8 @@ from gpsuq.sequential import SequentialTest, draws_in_looks
 Array = NDArray[np.float64]
 
 DEFAULT_DRAWS = 200
-_ROWS = 20_000  # of observations and draws, passed at once
+_FEW = 3
+_ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
 
 class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -91,7 +93,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         recipe = Recipe() if self.recipe is None else self.recipe
         batches, example = self._batches(X, y, classes, augment, recipe, seed)
         with seeded(seed, "init"):
-            network = self._made(self._initial(example), example)
+            initial = self._initial(example)
+            network = self._made(initial, _like_weights(initial, example[:_FEW]))
         if isinstance(self.fabric, Fabric):
             network = network.to(self.fabric.device)
         self._check_outputs(network, example)
@@ -102,6 +105,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 batches,
                 recipe,
                 seed=seed,
+                about=self._about(),
                 fabric=self.fabric,
                 checkpoint=None if checkpoint is None else Path(checkpoint),
                 on_step=advance,
@@ -111,9 +115,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def _keep(self, network: nn.Module, training: Training, seed: int) -> None:
         self.network_ = network
-        self.losses_ = training.losses
+        self.losses_, self.seconds_ = training.losses, training.seconds
         self.seed_ = seed
         self.uqc_level_, self.certain_above_ = UQC_LEVEL, CERTAIN_ABOVE
+
+    def _about(self) -> str:
+        """Describe what decides the training beside network, data, recipe and seed."""
+        return type(self).__name__
 
     def _initial(self, example: Tensor) -> nn.Module:
         """Give the user's network, a copy of it, or the default one for tables."""
@@ -141,29 +149,33 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         if y is None and _is_loader(X):
             if augment is not None:
                 raise GPSError("augment is for arrays; let the dataset of your DataLoader augment")
-            return self._loader_batches(X, classes)
-        x = self._inputs(X, y, reset=True)
+            with seeded(seed, "scan"):
+                return self._loader_batches(X, classes, seed)
+        x = self._inputs(X, reset=True)
         labels = _labels(y, len(x))
         self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
         return ArrayBatches(x, self._encoded(labels), recipe.batch_size, seed, augment), x
 
-    def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None) -> tuple[Batches, Tensor]:
-        example, found, count = None, [], 0
-        for item in loader:
+    def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None, seed: int) -> tuple[Batches, Tensor]:
+        """Pass through a loader once: check it, learn its classes, count its batches."""
+        example, found = None, []
+        for number, item in enumerate(loader):
             if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], Tensor):
                 raise GPSError("the DataLoader must yield pairs (inputs, labels) of tensors")
             x, y = item
-            example = x if example is None else example
             if not bool(torch.isfinite(x).all()):
-                raise GPSError(f"batch {count} of the DataLoader has NaN or infinite values in its inputs")
-            found.append(np.unique(_labels(y, len(x))))
-            count += 1
+                raise GPSError(f"batch {number} of the DataLoader has NaN or infinite values in its inputs")
+            example = x.float() if example is None else example
+            found.append(_labels(y, len(x)))
         if example is None:
             raise GPSError("the DataLoader yields nothing: check its dataset and batch size")
-        self._set_classes(np.unique(np.concatenate(found)) if classes is None else np.asarray(classes))
+        names, counts = np.unique(np.concatenate(found), return_counts=True)
+        self._set_classes(names if classes is None else np.asarray(classes))
         self.input_shape_ = tuple(example.shape[1:])
         self.n_features_in_ = int(np.prod(self.input_shape_))
-        return LoaderBatches(loader, lambda y: self._encoded(_labels(y, len(y))), count), example
+        n_batches = sum(len(labels) > 1 for labels in found)
+        batches = LoaderBatches(loader, lambda y: self._encoded(_labels(y, len(y))), n_batches, tuple(counts), seed)
+        return batches, example
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
@@ -183,8 +195,10 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise GPSError(f"label {labels[row]!r} in row {row} is none of the classes {list(self.classes_)}")
         return torch.from_numpy(number.astype(np.int64))
 
-    def _inputs(self, X: Any, y: Any = None, *, reset: bool = False) -> Tensor:
-        """Check inputs (n, ...) and give them as a tensor of floats."""
+    def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
+        """Check inputs (n, ...), or those of a ``DataLoader``, and give them as a tensor of floats."""
+        if _is_loader(X):
+            X = torch.cat([item[0] if isinstance(item, (tuple, list)) else item for item in X])
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         if not hasattr(X, "ndim"):
@@ -206,16 +220,23 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return torch.from_numpy(array)
 
     def _check_outputs(self, network: nn.Module, example: Tensor) -> None:
-        device = next((p.device for p in network.parameters()), torch.device("cpu"))
+        few = _like_weights(network, example[:_FEW])
         training = network.training
         with torch.no_grad():
             try:
-                width = network.eval()(example[:2].to(device)).shape[-1]
+                output = network.eval()(few)
             except (RuntimeError, ValueError, IndexError) as error:
-                raise GPSError(f"the network fails on inputs of shape {tuple(example[:2].shape)}: {error}") from error
+                raise GPSError(f"the network fails on inputs of shape {tuple(few.shape)}: {error}") from error
         network.train(training)
-        if width != len(self.classes_):
-            raise GPSError(f"the network has {width} outputs for {len(self.classes_)} classes; they must be as many")
+        if not isinstance(output, Tensor) or output.shape not in (
+            (len(few), output.shape[-1]),
+            (len(few), 1, output.shape[-1]),
+        ):
+            raise GPSError("the network must give one row of class scores (logits) for each observation")
+        if output.shape[-1] != len(self.classes_):
+            raise GPSError(
+                f"the network has {output.shape[-1]} outputs for {len(self.classes_)} classes; they must be as many"
+            )
 
     # --- draws and verdicts ------------------------------------------------------------------------------------------
 
@@ -224,14 +245,14 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         check_is_fitted(self)
         n_draws = _checked_draws(self._most_draws(n_draws))
         x = self._inputs(X)
-        return np.concatenate([self._probabilities(part, slice(0, n_draws)) for part in _chunks(x, n_draws)])
+        return np.concatenate([self._probabilities(part, slice(0, n_draws)) for _, part in _chunks(x, n_draws)])
 
     def predict_proba(self, X: Any) -> Array:
         """Give the mean probabilities over draws, (n, class)."""
         check_is_fitted(self)
         x = self._inputs(X)
         draws = self._most_draws(DEFAULT_DRAWS)
-        mean = [self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64) for part in _chunks(x, draws)]
+        mean = [self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64) for _, part in _chunks(x, draws)]
         result: Array = np.concatenate(mean)
         return result
 
@@ -250,24 +271,27 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         n_draws
             Draws for each, at most.
         error_rate
-            None takes all draws for all observations. A number stops where a verdict is settled: it may differ from
-            that of infinitely many draws with at most this probability (:mod:`gpsuq.sequential`).
+            None takes all draws for all observations. A number stops early where a verdict is settled: one settled so
+            differs from that of infinitely many draws with at most this probability (:mod:`gpsuq.sequential`).
         """
         check_is_fitted(self)
         n_draws = _checked_draws(self._most_draws(n_draws))
         x = self._inputs(X)
         if error_rate is None or n_draws < 2:
             everything = slice(0, n_draws)
-            return joined([self._assessed(self._probabilities(part, everything)) for part in _chunks(x, n_draws)])
-        test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate)
+            return joined([self._assessed(self._probabilities(part, everything)) for _, part in _chunks(x, n_draws)])
+        threshold = np.float64(self.certain_above_)  # compared in double precision, as the verdict is
+        # Below one half several classes can pass at once, so that each has a part of the error rate.
+        rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
+        test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate / rivals)
         parts, order = [], []
-        for start, part in _numbered_chunks(x, n_draws):
+        for start, part in _chunks(x, test.looks[0]):
             waiting = np.arange(len(part))
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(test.looks)):
                 fresh = self._probabilities(part[torch.from_numpy(waiting)], draws)
                 samples = np.concatenate([samples, fresh], 1)
-                below = (samples <= self.certain_above_).sum(1).min(1)
+                below = (samples <= threshold).sum(1).min(1)
                 done = test.settled(look, below)
                 if done.any():
                     parts.append(self._assessed(samples[done]))
@@ -280,19 +304,22 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def calibrate(self, X: Any, y: Any, *, target: float, of: Literal["error", "coverage"] = "error") -> Any:
         """Set the threshold of the verdict by validation data that the network was not trained on.
 
-        ``of="error"``: certain observations are to be wrong at most with probability ``target``; ``of="coverage"``: a
-        share ``target`` is to be certain.
+        ``of="error"``: certain observations are wrong with probability at most ``target``, with 90% confidence
+        (:func:`gpsuq.decisions.threshold_for_error`); ``of="coverage"``: a share ``target`` is to be certain.
         """
         verdicts = self.uncertainty(X)
+        best = verdicts.uqc.max(1)
         if of == "coverage":
-            self.certain_above_ = threshold_for_coverage(verdicts.uqc_shortfall, target)
+            self.certain_above_ = threshold_for_coverage(best, target)
         elif of == "error":
-            labels = self._encoded(_labels(y, len(verdicts))).numpy()
-            errors = verdicts.mean.argmax(1) != labels
-            self.certain_above_ = threshold_for_error(verdicts.uqc_shortfall, errors, target)
+            self.certain_above_ = threshold_for_error(best, self._wrong(verdicts, y), target)
         else:
             raise GPSError(f'of must be "error" or "coverage", got {of!r}')
         return self
+
+    def _wrong(self, verdicts: ClassUncertainty, y: Any) -> NDArray[np.bool_]:
+        labels = self._encoded(_labels(y, len(verdicts))).numpy()
+        return np.asarray(verdicts.mean.argmax(1) != labels)
 
     def _assessed(self, samples: NDArray[np.float32]) -> ClassUncertainty:
         return assess(samples, classes=self.classes_, uqc_level=self.uqc_level_, certain_above=self.certain_above_)
@@ -302,8 +329,14 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return n_draws
 
     def _probabilities(self, x: Tensor, draws: slice) -> NDArray[np.float32]:
+        """Give the class probabilities of some draws, as many of them at once as memory should hold."""
+        step = max(1, _ROWS // len(x))
         with torch.no_grad():
-            result: NDArray[np.float32] = torch.softmax(self._logits(x, draws), -1).cpu().numpy()
+            parts = [
+                torch.softmax(self._logits(x, slice(start, min(start + step, draws.stop))).float(), -1).cpu()
+                for start in range(draws.start, draws.stop, step)
+            ]
+        result: NDArray[np.float32] = torch.cat(parts, 1).numpy()
         return result
 
     def __sklearn_tags__(self) -> Any:
@@ -319,16 +352,17 @@ def _checked_draws(n_draws: int) -> int:
     return int(n_draws)
 
 
-def _chunks(x: Tensor, n_draws: int) -> Iterable[Tensor]:
-    chunks: tuple[Tensor, ...] = x.split(max(1, _ROWS // n_draws))
-    return chunks
+def _chunks(x: Tensor, n_draws: int) -> Iterator[tuple[int, Tensor]]:
+    """Give parts of the observations that are passed at once, each with the number of its first."""
+    size = min(_IMAGES, max(1, _ROWS // n_draws))
+    for start in range(0, len(x), size):
+        yield start, x[start : start + size]
 
 
-def _numbered_chunks(x: Tensor, n_draws: int) -> Iterable[tuple[int, Tensor]]:
-    start = 0
-    for part in _chunks(x, n_draws):
-        yield start, part
-        start += len(part)
+def _like_weights(network: nn.Module, x: Tensor) -> Tensor:
+    """Give inputs the device and floating-point type of the network's weights."""
+    weight = next(network.parameters(), None)
+    return x if weight is None else x.to(weight.device, weight.dtype)
 
 
 def _is_loader(X: Any) -> bool:
@@ -342,6 +376,10 @@ def _labels(y: Any, n: int) -> NDArray[Any]:
             "labels are missing: fit(X, y) requires y to be passed, but the target y is None; fit(loader) takes a "
             "DataLoader of pairs"
         )
+    if not isinstance(y, Tensor) and np.asarray(y, dtype=object).ndim == 1:
+        missing = np.flatnonzero(pd.isna(np.asarray(y, dtype=object)))
+        if len(missing):
+            raise GPSError(f"y has NaN or missing labels; the first is in row {missing[0]}")
     labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     if labels.ndim > 2 or (labels.ndim == 2 and labels.shape[1] != 1):
         raise GPSError(f"y must hold one label for each observation, got shape {labels.shape}")
@@ -354,8 +392,6 @@ def _labels(y: Any, n: int) -> NDArray[Any]:
             raise GPSError(f"y has NaN or infinite values; the first is in row {int(bad.argmax())}")
         if (labels != np.rint(labels)).any():
             raise GPSError("Unknown label type: y holds continuous numbers; a classifier needs classes")
-    if labels.dtype == object:
-        missing = [row for row, label in enumerate(labels) if label is None or label != label]
-        if missing:
-            raise GPSError(f"the label in row {missing[0]} is missing")
+    if labels.dtype == object and len({type(label) for label in labels}) > 1:
+        raise GPSError(f"labels must be of one type, got {sorted({type(label).__name__ for label in labels})}")
     return labels

@@ -8,6 +8,7 @@ join the table.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,9 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
+from gpsuq.checkpoints import write_atomically
 from gpsuq.datasets.images import Images
 from gpsuq.decisions import (
     ClassUncertainty,
+    Reliability,
     auroc,
     brier,
     fpr95,
@@ -44,6 +47,9 @@ from gpsuq.seeds import derive_seed
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
 COVERAGES = tuple(np.round(np.concatenate([np.arange(0.5, 0.9, 0.01), np.arange(0.9, 1.0005, 0.001)]), 3).tolist())
 """Coverages at which the error of every method is written down."""
+
+CURVES = ("uqc_shortfall", "error_probability")
+"""Scores by which images are left out in the curves: the verdict's own, and the usual one."""
 
 _GALLERY = 24
 _NOISE_IMAGES = 2000
@@ -105,16 +111,19 @@ def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, pr
 def quality(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> dict[str, Any]:
     """Measure verdicts on labelled images."""
     found = selective_error(verdicts.mean, labels, verdicts.uncertain)
-    curve = risk_coverage(verdicts.uqc_shortfall, wrong(verdicts.mean, labels))
+    errors = wrong(verdicts.mean, labels)
+    curves = {name: risk_coverage(score, errors) for name, score in verdicts.scores.items()}
+    diagram = reliability(verdicts.mean, labels)
     return {
         "error": found.full,
         "certain_error": found.certain,
         "uncertain": found.uncertain_share,
-        "aurc": curve.area,
+        **{f"aurc_{name}": curve.area for name, curve in curves.items()},
         "log_loss": log_loss(verdicts.mean, labels),
         "brier": brier(verdicts.mean, labels),
-        "ece": reliability(verdicts.mean, labels).error,
-        "error_at_coverage": [curve.at(coverage) for coverage in COVERAGES],
+        "ece": diagram.error,
+        "error_at_coverage": {name: [round(curves[name].at(coverage), 6) for coverage in COVERAGES] for name in CURVES},
+        "reliability": [diagram.confidence.tolist(), diagram.accuracy.tolist(), diagram.count.tolist()],
     }
 
 
@@ -126,10 +135,8 @@ def uniform_noise(study: Study, seed: int) -> NDArray[np.float32]:
 
 def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, progress: bool) -> dict[str, Any]:
     """Train and judge one method with one seed."""
-    started = time.perf_counter()
     data = study.train if table == 1 else study.train.without(study.left_out)
     model = trained(study, method, seed, data, out, progress=progress)
-    trained_after = time.perf_counter() - started
     started = time.perf_counter()
     seen = study.test if table == 1 else study.test.without(study.left_out)
     verdicts = model.uncertainty(seen.pixels())
@@ -143,9 +150,10 @@ def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, prog
     for name, pixels in others.items():
         strange = model.uncertainty(pixels)
         row[f"{name}_uncertain"] = float(strange.uncertain.mean())
-        row[f"{name}_auroc"] = auroc(verdicts.uqc_shortfall, strange.uqc_shortfall)
+        for score in CURVES:
+            row[f"{name}_auroc_{score}"] = auroc(verdicts.scores[score], strange.scores[score])
         row[f"{name}_fpr95"] = fpr95(verdicts.uqc_shortfall, strange.uqc_shortfall)
-    row["train_seconds"] = round(trained_after, 1)
+    row["train_seconds"] = round(model.seconds_, 1)
     row["judge_seconds"] = round(time.perf_counter() - started, 1)
     row["losses"] = [round(loss, 5) for loss in model.losses_]
     return row
@@ -170,9 +178,11 @@ def run(
             estimator(study, method, 2, 0, progress=False)
     out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    rows = _Rows(out / "rows.jsonl", key=json.dumps([study.name, table, repr(study.recipe), study.spread_weight]))
     if force:
-        rows.clear()
+        (out / "rows.jsonl").unlink(missing_ok=True)
+        shutil.rmtree(out / "models", ignore_errors=True)
+    key = [study.name, table, repr(study.recipe), study.spread_weight, study.dropout, study.members, study.left_out]
+    rows = _Rows(out / "rows.jsonl", key=json.dumps(key))
     for seed in seeds:
         for method in methods:
             if method == "ensemble" and seed != seeds[0]:
@@ -182,11 +192,11 @@ def run(
     frame = rows.frame()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": study.spread_weight, "members": study.members}  # fmt: skip
-    results = {"by_method": summarise(frame), "coverages": list(COVERAGES)}
+    results = {"by_method": summarise(frame)}
     text = out / f"table{table}.md"
     text.write_text(paper_table(frame, study, table))
     files = [write_metrics(out, command, settings=settings, results=results, started=started), text]
-    return files + figures(study, table, frame, seeds[0], out, progress=progress)
+    return files + figures(study, table, frame, out, progress=progress)
 
 
 class _Rows:
@@ -196,22 +206,18 @@ class _Rows:
         self.path, self.key = path, key
         self.rows: list[dict[str, Any]] = []
         if path.exists():
-            lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
             self.rows = [line["row"] for line in lines if line["key"] == key]
             if lines and not self.rows:
                 raise GPSError(f"{path} holds rows of other settings; choose another directory or pass --force")
-
-    def clear(self) -> None:
-        self.rows = []
-        self.path.unlink(missing_ok=True)
 
     def has(self, method: str, seed: int) -> bool:
         return any(row["method"] == method and row["seed"] == seed for row in self.rows)
 
     def append(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        with self.path.open("a") as file:
-            file.write(json.dumps({"key": self.key, "row": row}) + "\n")
+        lines = (json.dumps({"key": self.key, "row": each}) + "\n" for each in self.rows)
+        write_atomically(self.path, "".join(lines).encode())
 
     def frame(self) -> pd.DataFrame:
         order = {method: number for number, method in enumerate(METHODS)}
@@ -224,19 +230,22 @@ class _Rows:
 
 
 def mean_curves(frame: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
-    """Give every method's error at each coverage, the mean over seeds."""
+    """Give every method's error at each coverage by its own score, the mean over seeds."""
     return {
-        str(method): np.mean(list(rows["error_at_coverage"]), axis=0)
+        str(method): np.mean([row[own_score(str(method))] for row in rows["error_at_coverage"]], axis=0)
         for method, rows in frame.groupby("method", sort=False)
     }
 
 
+def own_score(method: str) -> str:
+    """Give the score that a method's users go by: the verdict's for GPS, the mean probability for the others."""
+    return "uqc_shortfall" if method.startswith("gps-") else "error_probability"
+
+
 def summarise(frame: pd.DataFrame) -> dict[str, Any]:
-    """Means over seeds with their spread, and every method's error at the coverage of each GPS."""
+    """Means over seeds with their spread; for each GPS the others' errors at its coverage, seed by seed."""
     result: dict[str, Any] = {}
-    curves = mean_curves(frame)
     for method, rows in frame.groupby("method", sort=False):
-        numbers = rows.drop(columns=["method", "losses", "error_at_coverage"]).dropna(axis=1)
         entry: dict[str, Any] = {
             str(name): {
                 "mean": values.mean(),
@@ -244,15 +253,36 @@ def summarise(frame: pd.DataFrame) -> dict[str, Any]:
                 "median": values.median(),
                 "each": list(values),
             }
-            for name, values in numbers.items()
+            for name, values in rows.select_dtypes("number").items()
+            if name != "seed"
         }
-        entry["error_at_coverage"] = [round(float(value), 6) for value in curves[str(method)]]
+        entry["seeds"] = list(rows["seed"])
         if str(method).startswith("gps-"):
-            coverage = 1.0 - numbers["uncertain"].mean()
-            entry["errors_at_its_coverage"] = {
-                other: float(np.interp(coverage, COVERAGES, curve)) for other, curve in curves.items()
+            entry["at_its_coverage"] = {
+                str(other): _against(rows, theirs)
+                for other, theirs in frame.groupby("method", sort=False)
+                if other != method
             }
         result[str(method)] = entry
+    return result
+
+
+def _against(gps: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
+    """Compare certain errors with those of another method that leaves out as many images, by each of its scores.
+
+    Seeds are paired where both have them; a method of a single row, such as the ensemble, is compared with every seed.
+    """
+    result: dict[str, Any] = {}
+    for score in CURVES:
+        differences, theirs = [], []
+        for _, row in gps.iterrows():
+            same = others[others["seed"] == row["seed"]] if len(others) > 1 else others
+            for curves in same["error_at_coverage"]:
+                theirs.append(float(np.interp(1.0 - row["uncertain"], COVERAGES, curves[score])))
+                differences.append(row["certain_error"] - theirs[-1])
+        found = pd.Series(differences, dtype=float)
+        result[score] = {"error": float(np.mean(theirs)) if theirs else None, "gps_minus_it": found.mean(),
+                         "standard_error": found.sem()}  # fmt: skip
     return result
 
 
@@ -261,8 +291,17 @@ def _per_cent(values: pd.Series) -> str:
     return f"{100 * values.mean():.2f}{spread}"
 
 
+def _median(values: pd.Series) -> str:
+    each = ", ".join(f"{100 * value:.1f}" for value in values)
+    return f"{100 * values.median():.1f}" + (f" ({each})" if len(values) > 1 else "")
+
+
 def paper_table(frame: pd.DataFrame, study: Study, table: int) -> str:
-    """Write the table in the paper's layout, its numbers beside ours; per cent, mean and sd over seeds."""
+    """Write the table in the paper's layout, its numbers beside ours, in per cent.
+
+    Table 1 has means and standard deviations over seeds, Table 2 medians and every seed.
+    """
+    shown = _per_cent if table == 1 else _median
     columns = (
         {"error": "error", "certain_error": "error without Uncertain", "uncertain": "Uncertain"}
         if table == 1
@@ -276,18 +315,22 @@ def paper_table(frame: pd.DataFrame, study: Study, table: int) -> str:
         published = study.paper.get(table, {}).get(str(method), (None,) * len(columns))
         cells = []
         for column, number in zip(columns, published, strict=True):
-            cells += [_per_cent(rows[column]), "-" if number is None else f"{number:g}"]
-        cells += [_per_cent(rows[column]) for column in more]
+            cells += [shown(rows[column]), "-" if number is None else f"{number:g}"]
+        cells += [shown(rows[column]) for column in more]
         lines.append("| " + " | ".join([str(method), *cells, str(len(rows))]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def figures(study: Study, table: int, frame: pd.DataFrame, seed: int, out: Path, *, progress: bool) -> list[Path]:
-    """Draw risk against coverage for all methods, and for GPS boxplots of class probabilities and galleries."""
-    curves = {
-        str(m): np.mean(list(rows["error_at_coverage"]), axis=0) for m, rows in frame.groupby("method", sort=False)
+def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progress: bool) -> list[Path]:
+    """Draw risk against coverage and reliability of all methods, and for GPS class probabilities and galleries."""
+    diagrams = {
+        str(method): Reliability(*(np.asarray(values) for values in rows["reliability"].iloc[0]))
+        for method, rows in frame.groupby("method", sort=False)
     }
-    files = [save_figure(risk_coverage_curves(COVERAGES, curves), out / "risk_coverage.png")]
+    files = [
+        save_figure(risk_coverage_curves(COVERAGES, mean_curves(frame)), out / "risk_coverage.png"),
+        save_figure(reliability_curves(diagrams), out / "reliability.png"),
+    ]
     first = next((m for m in frame["method"] if m.startswith("gps-")), None)
     if first is None:
         return files
@@ -297,9 +340,6 @@ def figures(study: Study, table: int, frame: pd.DataFrame, seed: int, out: Path,
     if table == 1:
         images = study.test
         verdicts = model.uncertainty(images.pixels())
-        files.append(
-            save_figure(reliability_curves({first: reliability(verdicts.mean, images.labels)}), out / "reliability.png")
-        )
         shown = np.flatnonzero(verdicts.uncertain)
         title = "an Uncertain image"
     else:

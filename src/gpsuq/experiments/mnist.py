@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from gpsuq.datasets import load_images
+from gpsuq.datasets.download import AbsentError
 from gpsuq.datasets.images import Images
 from gpsuq.errors import GPSError
 from gpsuq.experiments import images
@@ -59,7 +60,7 @@ def _letters() -> Images | None:
     """Give notMNIST's letters where they are at hand."""
     try:
         return load_images("notmnist", "test")
-    except GPSError:
+    except AbsentError:
         return None
 
 

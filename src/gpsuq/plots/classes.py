@@ -39,6 +39,7 @@ def class_boxplots(
     *,
     truth: str,
     uqc: NDArray[np.floating[Any]],
+    certain_above: float = 0.5,
     title: str = "",
 ) -> Figure:
     """Plot draws of the class probabilities (draw, class) of one image as boxes, with the criterion of each class."""
@@ -60,10 +61,8 @@ def class_boxplots(
         across = positions + rng.uniform(-0.18, 0.18, some.shape)
         right.plot(across.ravel(), some.ravel(), "+", color=COLORS["bayes"], markersize=3, alpha=0.6, zorder=3)
         right.plot([], [], "+", color=COLORS["bayes"], label="draws")
-        right.plot(
-            positions, uqc, "x", color=COLORS["truth"], markersize=8, markeredgewidth=2, label="5% quantile, $t_h$"
-        )
-        right.axhline(0.5, color=COLORS["data"], linewidth=1, linestyle="--", label="certain above")
+        right.plot(positions, uqc, "x", color=COLORS["truth"], markersize=8, markeredgewidth=2, label="$t_h$")
+        right.axhline(certain_above, color=COLORS["data"], linewidth=1, linestyle="--", label="certain above")
         right.set_xticks(positions, names, rotation=0 if max(map(len, names)) < 4 else 30)
         right.set(xlabel="class", ylabel="class probability", ylim=(-0.03, 1.03), title=title)
         right.legend(loc="upper right", fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
@@ -87,7 +86,7 @@ def risk_coverage_curves(coverage: Sequence[float], curves: Mapping[str, ArrayLi
                 markersize=4,
                 label=name,
             )
-        ax.set(xlabel="kept (% of the images, most certain first)", ylabel="error among the kept (%)", xlim=(90, 100.2))
+        ax.set(xlabel="kept (% of the images, most certain first)", ylabel="error among the kept (%)")
         top = max(float(100 * np.asarray(errors)[-1]) for errors in curves.values())
         ax.set_ylim(0, 1.08 * top)
         ax.legend()
