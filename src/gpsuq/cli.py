@@ -49,7 +49,7 @@ def _root(
 
 @app.command()
 def demo(out: OutOption = Path("demo")) -> None:
-    """Run the main job offline: scissors, and a table that ships with scikit-learn.
+    """Run the main job offline: scissors, and a table and digits that ship with scikit-learn.
 
     Example: gpsuq demo --out demo
     """
@@ -58,9 +58,13 @@ def demo(out: OutOption = Path("demo")) -> None:
         from gpsuq import demo as demo_module
 
         console.print("Scissors: 2,000 observations, half with slope 1, half with -1 ...")
-        files, pieces = demo_module.run(out, progress=sys.stderr.isatty())
+        files, pieces, errors = demo_module.run(out, progress=sys.stderr.isatty())
     region = " and ".join(f"{lower:.1f} to {upper:.1f}" for lower, upper in pieces)
     console.print(f"Irises: {demo_module.COVERAGE:.0%} of the flowers have a typical petal length of {region} cm.")
+    console.print(
+        f"Digits: {errors.full:.1%} wrong; {errors.uncertain_share:.1%} called Uncertain, {errors.certain:.1%} of the "
+        "others wrong."
+    )
     _list_files(console, files)
 
 

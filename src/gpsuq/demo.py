@@ -1,4 +1,4 @@
-"""The demo: scissors, and a real table that scikit-learn ships; offline, in about a minute."""
+"""The demo: scissors, and a table and digits that scikit-learn ships; offline, in about a minute."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 from torch.distributions import Normal
 
-from gpsuq.experiments import scissors
+from gpsuq.decisions import SelectiveError, selective_error
+from gpsuq.experiments import images, scissors
+from gpsuq.experiments.mnist import digits_study
 from gpsuq.gps import GPS
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import Location
-from gpsuq.plots import COLORS, figure_style, save_figure
+from gpsuq.plots import COLORS, class_boxplots, figure_style, save_figure
 from gpsuq.uq import UQDistribution
 
 if TYPE_CHECKING:
@@ -56,12 +58,35 @@ def iris_figure(uq: UQDistribution, table: pd.DataFrame) -> Figure:
     return figure
 
 
-def run(out: Path, *, progress: bool = False) -> tuple[list[Path], NDArray[np.floating]]:
-    """Write the demo's figures and tables; give their paths and the pieces of the region that holds theta."""
+def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], SelectiveError]:
+    """Train a small network on digits, write its verdicts and show one that is uncertain; give its errors."""
+    study = digits_study()
+    model = images.estimator(study, "gps-0.5", len(study.train.classes), 0, progress=progress)
+    model.fit(study.train.pixels(), study.train.labels)
+    verdicts = model.uncertainty(study.test.pixels())
+    out.mkdir(parents=True, exist_ok=True)
+    verdicts.to_frame().assign(label=study.test.labels).to_csv(out / "verdicts.csv", index_label="image")
+    least = int(verdicts.uqc_shortfall.argmax())
+    figure = class_boxplots(
+        model.sample_proba(study.test.pixels()[[least]])[0],
+        study.test.bytes[least],
+        model.classes_,
+        truth=str(study.test.labels[least]),
+        uqc=verdicts.uqc[least],
+        title="the most uncertain digit",
+    )
+    files = [out / "verdicts.csv", save_figure(figure, out / "most_uncertain.png")]
+    return files, selective_error(verdicts.mean, study.test.labels, verdicts.uncertain)
+
+
+def run(out: Path, *, progress: bool = False) -> tuple[list[Path], NDArray[np.floating], SelectiveError]:
+    """Write figures and tables; give their paths, the region that holds theta, and the errors on digits."""
     files = scissors.run(0, 1, out / "scissors", force=True)
     uq, table = iris(progress=progress)
     summary = out / "iris" / "summary.csv"
     summary.parent.mkdir(parents=True, exist_ok=True)
     uq.summary().to_csv(summary)
     figure = save_figure(iris_figure(uq, table), out / "iris" / "petal_length.png")
-    return [*files, summary, figure], uq.interval(COVERAGE, of="population", kind="highest-density")["theta"]
+    more, errors = digits(out / "digits", progress=progress)
+    region = uq.interval(COVERAGE, of="population", kind="highest-density")["theta"]
+    return [*files, summary, figure, *more], region, errors
