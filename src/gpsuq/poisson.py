@@ -43,7 +43,7 @@ FREQUENCIES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Smoothness that is tried: standard deviation of the waves' frequencies, in cycles per longest side of the window."""
 
 SPREADS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""What the loadings on Z may be multiplied by once the chains are trained."""
+"""What the loadings on Z are multiplied by when the chains are asked whether there is any spread."""
 
 SCALES = (1, 2, 4, 8, 16)
 """Sides of the blocks whose counts are scored, in cells."""
@@ -420,12 +420,12 @@ def _path(counting: _Counting) -> Choice:
 
 
 def _choose_spread(source: PatternSource, problem: Problem, state: TrainingState) -> Choice:
-    """Choose by held-out points how much of the spread that the chains learned is kept, and keep so much.
+    """Choose by held-out points whether the spread that the chains learned is kept or given up.
 
     A network can explain chance as spread: of a single pattern there are few blocks to tell them apart by. Spread is
-    therefore given up unless points that were left out ask for it; where they do, the widest that is about as good as
-    the best is kept, because new blocks differ more than few replicates show. Whole tiles are judged, which have one Z
-    each; smaller blocks would only add noise.
+    therefore given up unless some part of it is better on points that were left out, by more than one standard error.
+    Then all of it is kept: what part is best can hardly be told. Whole tiles are judged, which have one Z each; smaller
+    blocks would only add noise.
     """
     body, distance = state.generator.body, state.loss.distance
     assert isinstance(body, SurfaceBody)
@@ -441,8 +441,7 @@ def _choose_spread(source: PatternSource, problem: Problem, state: TrainingState
         scores.append(terms.score[0].double().nan_to_num(nan=0.0))
     choice = simplest("spread", SPREADS, torch.stack(scores).numpy())
     if choice.value > 0.0:
-        good = (choice.table["excess"] <= _AS_GOOD * choice.table["standard_error"]).to_numpy()
-        choice = replace(choice, value=SPREADS[int(good.nonzero()[0].max())])
+        choice = replace(choice, value=1.0)
     body.spread.fill_(choice.value)
     return choice
 

@@ -89,7 +89,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     frequency_, smoothness_path_
         The frequency in use, and the scores it was chosen by (None where none were).
     spread_, spread_path_
-        How much of the learned spread of Z is kept, from 0 to 1, and the scores it was chosen by.
+        Whether the learned spread of Z is kept (1) or given up (0), and the scores of parts of it that decided.
 
     Examples
     --------
