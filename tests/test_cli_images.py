@@ -78,7 +78,6 @@ def test_rows_of_other_settings_are_not_mixed(tmp_path):
     assert invoke("experiment", "mnist", "--epochs", 2, *options, "--force").exit_code == 0
     row = json.loads((tmp_path / "rows.jsonl").read_text())["row"]
     assert len(row["losses"]) == 2
-    assert row["train_seconds"] > 0
 
 
 def test_data_get_says_what_it_wrote(tmp_path, monkeypatch):
