@@ -77,7 +77,7 @@ class GPSClassifier(NetworkClassifier):
     >>> from gpsuq import GPSClassifier
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
-    >>> y = np.where(X[:, 0] > 0, "right", "left")
+    >>> y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0, "right", "left")
     >>> model = GPSClassifier().fit(X, y)
     >>> model.predict([[2.0, 0.0]])
     array(['right'], dtype='<U5')
