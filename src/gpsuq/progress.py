@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gpsuq.training import TrainingState
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _EVERY = 10  # steps between updates
 
@@ -16,16 +20,7 @@ def training_bar(show: bool) -> Iterator[Callable[[int, int, float], None] | Non
     if not show:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns) as bar:
+    with _bar("loss") as bar:
         task = bar.add_task("training", loss="")
 
         def advance(step: int, n_steps: int, loss: float) -> None:
@@ -41,16 +36,7 @@ def progress_bar(show: bool, n_steps: int) -> Iterator[Callable[[TrainingState],
     if not show:
         yield lambda state: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("score {task.fields[score]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns) as bar:
+    with _bar("score") as bar:
         task = bar.add_task("training", total=n_steps, score="")
 
         def advance(state: TrainingState) -> None:
@@ -59,3 +45,11 @@ def progress_bar(show: bool, n_steps: int) -> Iterator[Callable[[TrainingState],
                 bar.update(task, completed=n_steps if state.finished else state.step, score=f"{score:.4f}")
 
         yield advance
+
+
+def _bar(shown: str) -> Progress:
+    """Give a bar with steps, time left and one number of the training."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    number = TextColumn(f"{shown} {{task.fields[{shown}]}}")
+    return Progress(TextColumn("training"), BarColumn(), MofNCompleteColumn(), number, TimeRemainingColumn())

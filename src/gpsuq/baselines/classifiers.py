@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gpsuq.epochs import Loss, Training
 from gpsuq.errors import GPSError
-from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.estimators.network import NetworkClassifier, like_weights
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import derive_seed, random_block, seed_from
 
@@ -46,7 +46,7 @@ class PlainClassifier(NetworkClassifier):
         return lambda network, x, y: nn.functional.cross_entropy(network(x), y)
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
-        logits: Tensor = self.network_(x.to(_weight(self.network_)))
+        logits: Tensor = self.network_(like_weights(self.network_, x))
         return logits[:, None]
 
     def _most_draws(self, n_draws: int) -> int:
@@ -64,7 +64,7 @@ class DropoutClassifier(PlainClassifier):
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         network = cast(DropoutNetwork, self.network_)
-        return network.sample(x.to(_weight(network)), draws, self.seed_)
+        return network.sample(like_weights(network, x), draws, self.seed_)
 
     def _most_draws(self, n_draws: int) -> int:
         return n_draws
@@ -124,20 +124,15 @@ class EnsembleClassifier(PlainClassifier):
         self.classes_, self.input_shape_ = first.classes_, first.input_shape_
         self.n_features_in_ = first.n_features_in_
         networks = nn.ModuleList(member.network_ for member in members)
-        self._keep(networks, Training(), first.seed_)
+        self._keep(networks, Training(seconds=sum(member.seconds_ for member in members)), first.seed_)
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         networks = cast(nn.ModuleList, self.network_)
-        x = x.to(_weight(networks))
+        x = like_weights(networks, x)
         return torch.stack([network(x) for network in networks[draws.start : draws.stop]], 1)
 
     def _most_draws(self, n_draws: int) -> int:
         return min(n_draws, len(cast(nn.ModuleList, self.network_)))
-
-
-def _weight(network: nn.Module) -> Tensor:
-    """Give a tensor of the device and floating-point type that inputs must have."""
-    return next(network.parameters(), torch.zeros(()))
 
 
 @dataclass

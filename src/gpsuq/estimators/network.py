@@ -94,7 +94,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         batches, example = self._batches(X, y, classes, augment, recipe, seed)
         with seeded(seed, "init"):
             initial = self._initial(example)
-            network = self._made(initial, _like_weights(initial, example[:_FEW]))
+            network = self._made(initial, like_weights(initial, example[:_FEW]))
         if isinstance(self.fabric, Fabric):
             network = network.to(self.fabric.device)
         self._check_outputs(network, example)
@@ -220,7 +220,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return torch.from_numpy(array)
 
     def _check_outputs(self, network: nn.Module, example: Tensor) -> None:
-        few = _like_weights(network, example[:_FEW])
+        few = like_weights(network, example[:_FEW])
         training = network.training
         with torch.no_grad():
             try:
@@ -359,7 +359,7 @@ def _chunks(x: Tensor, n_draws: int) -> Iterator[tuple[int, Tensor]]:
         yield start, x[start : start + size]
 
 
-def _like_weights(network: nn.Module, x: Tensor) -> Tensor:
+def like_weights(network: nn.Module, x: Tensor) -> Tensor:
     """Give inputs the device and floating-point type of the network's weights."""
     weight = next(network.parameters(), None)
     return x if weight is None else x.to(weight.device, weight.dtype)
