@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from gpsuq.errors import GPSError
 
-_POOL = 256
+_VECTORS = 128
 _TRIED_ROWS, _TRIED_DRAWS = 3, 2
 _TOLERANCE = 1e-3
 
 
 class NoisyLinear(nn.Linear):
-    r"""Affine layer with a noise input: rows (n, ..., p) and noise (n or 1, M, q) to rows (n M, ..., out).
+    r"""Affine layer with a noise input: rows (n, ..., p) and noise (g, M, q) to rows (n M, ..., out).
 
-    Noise is the same at all positions of an observation that has several, (n, T, p). It may come as a pool (1, P, q)
-    with the numbers ``chosen`` (n, M) of each observation's own draws. Between calls of :class:`NoisyNetwork` there is
-    none, and the layer is the plain one.
+    Of g < n rows of noise each serves as many neighbours, n / g rounded up. Noise is the same at all positions of an
+    observation that has several, (n, T, p). Between calls of :class:`NoisyNetwork` there is none, and the layer is the
+    plain one.
     """
 
     noise_weight: nn.Parameter
@@ -40,7 +40,6 @@ class NoisyLinear(nn.Linear):
         bound = 1.0 / math.sqrt(self.in_features + noise_dim)
         self.noise_weight = nn.Parameter(layer.weight.new_empty(self.out_features, noise_dim).uniform_(-bound, bound))
         self.noise: Tensor | None = None
-        self.chosen: Tensor | None = None
         self.calls = 0
         self.train(layer.training)
 
@@ -58,9 +57,10 @@ class NoisyLinear(nn.Linear):
         self.calls += 1
         if self.calls > 1:
             raise GPSError("the layer that was noisified is called twice in one pass: choose one that is called once")
-        moved = self.noise @ self.noise_weight.T  # (n or 1, draw, out)
-        if self.chosen is not None:
-            moved = moved[0, self.chosen]
+        moved = self.noise @ self.noise_weight.T  # (row of noise, draw, out)
+        if 1 < len(moved) < len(plain):
+            sharing = math.ceil(len(plain) / len(moved))
+            moved = moved[:, None].expand(-1, sharing, -1, -1).flatten(0, 1)[: len(plain)]
         positions = (1,) * (plain.dim() - 2)
         moved = moved.reshape(*moved.shape[:2], *positions, self.out_features)
         return (plain[:, None] + moved).flatten(0, 1)
@@ -100,9 +100,8 @@ class NoisyNetwork(nn.Module):
     def forward(self, *inputs: Any, draws: int = 1, noise: Tensor | None = None) -> Tensor:
         """Give the outputs of ``draws`` draws for each observation, (n, draws, ...).
 
-        ``noise`` (n or 1, draws, q) takes the place of fresh draws. Those come from a pool where there would be more
-        than it holds: each observation takes different vectors of it, so that its own draws are independent, and
-        only a few hundred have to be drawn and multiplied.
+        ``noise`` (n or 1, draws, q) takes the place of fresh draws. Those are shared by neighbours in a batch where it
+        is large: an observation's own draws are independent, and about a hundred have to be drawn and multiplied.
         """
         if not self.tried:
             self.check(*inputs)
@@ -110,25 +109,22 @@ class NoisyNetwork(nn.Module):
         if noise is None:
             if draws < 1:
                 raise GPSError(f"draws must be at least 1, got {draws}")
-            if n * draws > _POOL >= draws:
-                pool = self.draw_noise(1, _POOL)
-                first = torch.randint(_POOL, (n, 1), device=pool.device)
-                return self._passed(inputs, n, pool, (first + torch.arange(draws, device=pool.device)) % _POOL)
-            noise = self.draw_noise(n, draws)
-        if noise.dim() != 3 or noise.shape[0] not in (1, n) or noise.shape[2] != self.noise_dim:
+            sharing = math.ceil(n * draws / _VECTORS)
+            noise = self.draw_noise(math.ceil(n / sharing), draws)
+        elif noise.dim() != 3 or noise.shape[0] not in (1, n) or noise.shape[2] != self.noise_dim:
             raise GPSError(f"noise must have shape ({n} or 1, draws, {self.noise_dim}), got {tuple(noise.shape)}")
         return self._passed(inputs, n, noise)
 
-    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor, chosen: Tensor | None = None) -> Tensor:
+    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor) -> Tensor:
         layer = self.noisy_layer
-        layer.noise, layer.chosen, layer.calls = noise, chosen, 0
+        layer.noise, layer.calls = noise, 0
         try:
             output = self.module(*inputs)
         finally:
-            calls, layer.noise, layer.chosen = layer.calls, None, None
+            calls, layer.noise = layer.calls, None
         if calls == 0:
             raise GPSError(f"layer {self.layer!r} is not called by the network's forward: choose another one")
-        draws = noise.shape[1] if chosen is None else chosen.shape[1]
+        draws = noise.shape[1]
         if not isinstance(output, Tensor) or output.dim() < 1 or len(output) != n * draws:
             shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise GPSError(
