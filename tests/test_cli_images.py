@@ -80,6 +80,43 @@ def test_rows_of_other_settings_are_not_mixed(tmp_path):
     assert len(row["losses"]) == 2
 
 
+@pytest.fixture
+def some_cifar10(tmp_path, monkeypatch, rng):
+    """Random images in the official files, 20 in each."""
+    monkeypatch.setenv("GPSUQ_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("GPSUQ_DATA", raising=False)
+    folder = tmp_path / "home" / "cifar10"
+    folder.mkdir(parents=True)
+    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
+        labels = np.tile(np.arange(10, dtype=np.uint8), 2)[:, None]
+        pixels = rng.integers(0, 256, (20, 3072), dtype=np.uint8)
+        (folder / name).write_bytes(np.concatenate([labels, pixels], 1).tobytes())
+    return folder
+
+
+@pytest.mark.parametrize(("network", "table"), [("paper", 2), ("modern", 1)])
+def test_both_networks_for_cifar10(some_cifar10, tmp_path, network, table):
+    options = ("--network", network, "--table", table, "--methods", "plain,gps-0.5", "--epochs", 1)
+    result = invoke("experiment", "cifar10", *options, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line)["row"] for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    assert [row["method"] for row in rows] == ["plain", "gps-0.5"]
+    assert ("unseen_uncertain" in rows[1]) == (table == 2)
+    command = json.loads((tmp_path / "out" / "metrics.json").read_text())["command"]
+    assert f"--network {network} --epochs 1" in command
+
+
+def test_a_missing_cifar10_file_and_an_unknown_network_are_named(some_cifar10, tmp_path):
+    result = invoke("experiment", "cifar10", "--network", "huge", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "paper, modern" in result.output
+    (some_cifar10 / "data_batch_3.bin").unlink()
+    result = invoke("experiment", "cifar10", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "data_batch_3.bin" in result.output
+    assert "gpsuq data get cifar10" in " ".join(result.output.split())
+
+
 def test_data_get_says_what_it_wrote(tmp_path, monkeypatch):
     monkeypatch.setenv("GPSUQ_HOME", str(tmp_path))
     monkeypatch.delenv("GPSUQ_DATA", raising=False)

@@ -349,16 +349,24 @@ _add_experiment(
 _add_experiment("block-counts", "Check that intervals for counts in blocks cover new counts.", replicates=10)
 
 
+TableOption = Annotated[int, typer.Option("--table", help="1: all classes; 2: trained without one.")]
+MethodsOption = Annotated[
+    str, typer.Option("--methods", help="Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas.")
+]
+SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds, with commas.")]
+EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the training images.")]
+FolderOption = Annotated[Path | None, typer.Option("--out", help="Directory for numbers and figures.")]
+ALL_METHODS = "plain,dropout,ensemble,gps-0.5,gps-0.25"
+
+
 @experiment.command()
 def mnist(
-    table: Annotated[int, typer.Option("--table", help="1: all digits; 2: trained without one.")] = 1,
-    methods: Annotated[
-        str, typer.Option("--methods", help="Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas.")
-    ] = "plain,dropout,ensemble,gps-0.5,gps-0.25",
-    seeds: Annotated[str, typer.Option("--seeds", help="Seeds, with commas.")] = "0,1,2",
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the training images.")] = None,
+    table: TableOption = 1,
+    methods: MethodsOption = ALL_METHODS,
+    seeds: SeedsOption = "0,1,2",
+    epochs: EpochsOption = None,
     data: Annotated[str, typer.Option("--data", help="mnist, or digits for a quick try.")] = "mnist",
-    out: Annotated[Path | None, typer.Option("--out", help="Directory for numbers and figures.")] = None,
+    out: FolderOption = None,
     force: ForceOption = False,
 ) -> None:
     """Train image classifiers and see when they say "Uncertain" (section 4, Tables 1 and 2).
@@ -367,6 +375,31 @@ def mnist(
 
     Example: gpsuq experiment mnist --table 2 --methods dropout,gps-0.5 --seeds 0,1,2,3,4
     """
+    folder = Path("results") / f"{data}_{table}" if out is None else out
+    _run_images("mnist", table, methods, seeds, folder, data=data, epochs=epochs, force=force)
+
+
+@experiment.command()
+def cifar10(
+    table: TableOption = 1,
+    network: Annotated[str, typer.Option("--network", help="paper or modern.")] = "modern",
+    methods: MethodsOption = ALL_METHODS,
+    seeds: SeedsOption = "0",
+    epochs: EpochsOption = None,
+    out: FolderOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Train classifiers of natural images and see when they say "Uncertain" (section 4, Tables 1 and 2).
+
+    A run that was stopped goes on where it was when the same command is given again.
+
+    Example: gpsuq experiment cifar10 --table 1 --network paper --methods plain,gps-0.5
+    """
+    folder = Path("results") / f"cifar10_{network}_{table}" if out is None else out
+    _run_images("cifar10", table, methods, seeds, folder, network=network, epochs=epochs, force=force)
+
+
+def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **options: Any) -> None:
     from gpsuq.errors import GPSError
 
     console = Console()
@@ -375,18 +408,9 @@ def mnist(
             numbers = [int(seed) for seed in seeds.split(",")]
         except ValueError:
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
-        from gpsuq.experiments.mnist import run
-
-        files = run(
-            table,
-            [method.strip() for method in methods.split(",")],
-            numbers,
-            Path("results") / f"{data}_{table}" if out is None else out,
-            data=data,
-            epochs=epochs,
-            progress=sys.stderr.isatty(),
-            force=force,
-        )
+        chosen = [method.strip() for method in methods.split(",")]
+        run = importlib.import_module(f"gpsuq.experiments.{name}").run
+        files = run(table, chosen, numbers, out, progress=sys.stderr.isatty(), **options)
     _list_files(console, files)
 
 

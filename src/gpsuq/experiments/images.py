@@ -52,7 +52,7 @@ CURVES = ("uqc_shortfall", "error_probability")
 """Scores by which images are left out in the curves: the verdict's own, and the usual one."""
 
 _GALLERY = 24
-_NOISE_IMAGES = 2000
+_STRANGE_IMAGES = 2000
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def quality(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> dict[str, 
 def uniform_noise(study: Study, seed: int) -> NDArray[np.float32]:
     """Give images of independent uniform pixels."""
     rng = np.random.default_rng(derive_seed(seed, "noise images"))
-    return rng.random((_NOISE_IMAGES, *study.test.bytes.shape[1:]), dtype=np.float32)
+    return rng.random((_STRANGE_IMAGES, *study.test.bytes.shape[1:]), dtype=np.float32)
 
 
 def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, progress: bool) -> dict[str, Any]:
@@ -146,7 +146,8 @@ def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, prog
         others["unseen"] = study.test.rows(study.test.labels == study.left_out).pixels()
     outside = None if study.outside is None else study.outside()
     if outside is not None:
-        others["outside"] = outside.pixels()
+        every = -(-len(outside) // _STRANGE_IMAGES)
+        others["outside"] = outside.rows(slice(None, None, every)).pixels()
     for name, pixels in others.items():
         strange = model.uncertainty(pixels)
         row[f"{name}_uncertain"] = float(strange.uncertain.mean())
@@ -364,6 +365,15 @@ def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progres
     ]
     files.append(save_figure(image_gallery(images.bytes[most], captions), out / "most_uncertain.png"))
     return files
+
+
+def command(
+    name: str, table: int, methods: Sequence[str], seeds: Sequence[int], out: Path, **options: str | int | None
+) -> str:
+    """Give the command line that asks for this; options that are None are left out."""
+    parts = [f"--table {table}", f"--methods {','.join(methods)}", f"--seeds {','.join(map(str, seeds))}"]
+    parts += [f"--{option} {value}" for option, value in options.items() if value is not None]
+    return " ".join([f"gpsuq experiment {name}", *parts, f"--out {out}"])
 
 
 def with_epochs(study: Study, epochs: int | None) -> Study:

@@ -80,10 +80,5 @@ def run(
     if data not in studies:
         raise GPSError(f"data must be one of {', '.join(studies)}, got {data!r}")
     study = images.with_epochs(studies[data](), epochs)
-    parts = [f"--table {table}", f"--methods {','.join(methods)}", f"--seeds {','.join(map(str, seeds))}"]
-    if data != "mnist":
-        parts.append(f"--data {data}")
-    if epochs is not None:
-        parts.append(f"--epochs {epochs}")
-    command = " ".join(["gpsuq experiment mnist", *parts, f"--out {out}"])
+    command = images.command("mnist", table, methods, seeds, out, data=None if data == "mnist" else data, epochs=epochs)
     return images.run(study, table, methods, seeds, out, command, progress=progress, force=force)

@@ -1,0 +1,71 @@
+"""CIFAR-10, section 4 of the paper: its network and one of today; Table 1, and Table 2 without trucks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from gpsuq.augment import ShiftAndFlip
+from gpsuq.datasets import load_images
+from gpsuq.datasets.images import CIFAR10_CLASSES
+from gpsuq.errors import GPSError
+from gpsuq.experiments import images
+from gpsuq.networks import Standardise, paper_resnet, small_resnet
+from gpsuq.recipes import Recipe
+
+NETWORKS = {"paper": paper_resnet, "modern": small_resnet}
+EPOCHS = {"paper": 20, "modern": 12}
+_MEMBERS = 3
+_PAPER: dict[int, dict[str, tuple[float | None, ...]]] = {
+    1: {
+        "plain": (16.50, None, None),
+        "dropout": (16.65, 10.37, 13.83),
+        "gps-0.5": (15.95, 6.81, 22.48),
+        "gps-0.25": (17.36, 7.89, 24.54),
+    },
+    2: {"dropout": (53.50, 47.53), "gps-0.5": (72.30, 77.24)},
+}
+
+
+def cifar10_study(network: str) -> images.Study:
+    """Give CIFAR-10 with the paper's network or the modern one; both are trained on shifted and mirrored images."""
+    if network not in NETWORKS:
+        raise GPSError(f"network must be one of {', '.join(NETWORKS)}, got {network!r}")
+    train, test = (load_images("cifar10", split) for split in ("train", "test"))
+    scale = Standardise(torch.from_numpy(train.pixels()))
+
+    def made(n_classes: int, dropout: float) -> nn.Module:
+        return NETWORKS[network](n_classes, dropout=dropout, inputs=scale)
+
+    return images.Study(
+        f"cifar10 {network}",
+        train,
+        test,
+        made,
+        "head.0",
+        Recipe(epochs=EPOCHS[network]),
+        left_out=CIFAR10_CLASSES.index("truck"),
+        members=_MEMBERS,
+        augment=ShiftAndFlip(4),
+        paper=_PAPER,
+    )
+
+
+def run(
+    table: int,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    network: str = "modern",
+    epochs: int | None = None,
+    progress: bool = False,
+    force: bool = False,
+) -> list[Path]:
+    """Train and judge the methods with ``network="paper"`` or ``"modern"``."""
+    study = images.with_epochs(cifar10_study(network), epochs)
+    command = images.command("cifar10", table, methods, seeds, out, network=network, epochs=epochs)
+    return images.run(study, table, methods, seeds, out, command, progress=progress, force=force)

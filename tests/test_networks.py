@@ -1,0 +1,62 @@
+"""The networks that come with the library."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import conv2d
+
+from gpsuq import noisify
+from gpsuq.networks import AddedConv, Residual, Standardise, paper_cnn, paper_resnet, small_resnet
+
+
+def test_the_papers_resnet_is_as_its_appendix_lists_it():
+    network = paper_resnet(10)
+    convolutions = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
+    assert [layer.out_channels for layer in convolutions] == [16, 16, 16, 16, 32, 32, 64, 64]
+    assert all(layer.stride == (1, 1) and layer.kernel_size == (3, 3) for layer in convolutions)
+    assert [isinstance(layer, AddedConv) for layer in convolutions] == [False] + [True] * 7
+    affine = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    assert [layer.out_features for layer in affine] == [200] * 6 + [10]
+    assert affine[0].in_features == 64
+    assert network.trunk(torch.rand(2, 3, 32, 32)).shape == (2, 64)
+
+
+@pytest.mark.parametrize("n_outputs", [3, 5])
+def test_an_added_convolution_adds_its_input(n_outputs):
+    torch.manual_seed(0)
+    layer, x = AddedConv(3, n_outputs), torch.randn(2, 3, 6, 6)
+    expected = conv2d(x, layer.weight, layer.bias, padding=1)
+    expected[:, :3] = expected[:, :3] + x
+    assert torch.allclose(layer(x), expected)
+    layer(x).sum().backward()
+    assert layer.weight.grad is not None
+
+
+def test_a_residual_block_adds_its_input():
+    block = Residual(4).eval()
+    for parameter in block.parameters():
+        nn.init.zeros_(parameter)
+    x = torch.randn(2, 4, 5, 5)
+    assert torch.equal(block(x), x)
+
+
+@pytest.mark.parametrize("make", [paper_resnet, small_resnet])
+def test_residual_networks_take_noise(make):
+    torch.manual_seed(0)
+    x = torch.rand(4, 3, 32, 32)
+    network = noisify(make(7, inputs=Standardise(x)), "head.0", example=x)
+    assert network(x, draws=5).shape == (4, 5, 7)
+    network(x, draws=5).sum().backward()
+
+
+def test_dropout_comes_behind_every_hidden_layer():
+    for network, count in ((paper_cnn(10, dropout=0.2), 6), (paper_resnet(10, dropout=0.2), 6)):
+        assert sum(isinstance(layer, nn.Dropout) for layer in network.modules()) == count
+
+
+def test_images_are_standardised_by_channel(rng):
+    x = torch.tensor(rng.normal(size=(50, 3, 4, 4)), dtype=torch.float32)
+    x = x * torch.tensor([1.0, 5.0, 0.0])[:, None, None] + torch.tensor([0.0, 2.0, 7.0])[:, None, None]
+    y = Standardise(x)(x)
+    assert torch.allclose(y.mean((0, 2, 3)), torch.zeros(3), atol=1e-5)
+    assert torch.allclose(y.std((0, 2, 3), correction=0), torch.tensor([1.0, 1.0, 0.0]), atol=1e-5)
