@@ -132,6 +132,18 @@ def test_a_reward_for_spread_spreads(digits, model):
     assert spread.uncertainty(test.pixels()).variance.mean() > 2 * model.uncertainty(test.pixels()).variance.mean()
 
 
+def test_a_reward_off_the_data_spreads_what_is_unlike_them(digits):
+    train, test = digits
+    without = GPSClassifier(small, random_state=1, recipe=QUICK, off_data_spread=0.0)
+    without.fit(train.pixels(), train.labels)
+    rng = np.random.default_rng(0)
+    strange = rng.permuted(test.pixels(), axis=0)  # every pixel from another image
+    more = clone(without).set_params(off_data_spread=0.05).fit(train.pixels(), train.labels)
+    assert more.uncertainty(strange).uncertain.mean() > without.uncertainty(strange).uncertain.mean() + 0.05
+    seen, seen_without = (each.uncertainty(test.pixels()).uncertain.mean() for each in (more, without))
+    assert seen < seen_without + 0.05
+
+
 def test_the_reward_can_be_chosen_by_validation_data(digits):
     train, test = digits
     data = train.rows(slice(0, 400))

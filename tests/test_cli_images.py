@@ -59,6 +59,7 @@ def test_table_2_leaves_a_class_out(tmp_path):
     [
         (("--table", 3), "tables 1 and 2"),
         (("--methods", "magic"), "unknown method"),
+        (("--methods", "gps-half"), "a number behind gps-"),
         (("--seeds", "a"), "whole numbers"),
     ],
 )

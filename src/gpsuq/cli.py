@@ -351,7 +351,11 @@ _add_experiment("block-counts", "Check that intervals for counts in blocks cover
 
 TableOption = Annotated[int, typer.Option("--table", help="1: all classes; 2: trained without one.")]
 MethodsOption = Annotated[
-    str, typer.Option("--methods", help="Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas.")
+    str,
+    typer.Option(
+        "--methods",
+        help="Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas.",
+    ),
 ]
 SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds, with commas.")]
 EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the training images.")]

@@ -36,7 +36,7 @@ from gpsuq.decisions import (
     wrong,
 )
 from gpsuq.errors import GPSError
-from gpsuq.estimators.classifier import GPSClassifier
+from gpsuq.estimators.classifier import OFF_DATA_SPREAD, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.experiments.record import write_metrics
 from gpsuq.plots import save_figure
@@ -45,6 +45,9 @@ from gpsuq.recipes import Recipe
 from gpsuq.seeds import derive_seed
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
+ON_DATA = "-on-data"
+"""Ends the name of a GPS method that is trained by the paper's loss, the score of the data alone."""
+
 COVERAGES = tuple(np.round(np.concatenate([np.arange(0.5, 0.9, 0.01), np.arange(0.9, 1.0005, 0.001)]), 3).tolist())
 """Coverages at which the error of every method is written down."""
 
@@ -90,11 +93,19 @@ def estimator(study: Study, method: str, n_classes: int, seed: int, *, progress:
         return GPSClassifier(
             lambda: study.network(n_classes, 0.0),
             study.layer,
-            ratio=float(method.removeprefix("gps-")),
+            ratio=_ratio(method),
             spread_weight=study.spread_weight,
+            off_data_spread=0.0 if method.endswith(ON_DATA) else OFF_DATA_SPREAD,
             **common,
         )
     raise GPSError(f"unknown method {method!r}; use one of {', '.join(METHODS)}, or gps- with another ratio")
+
+
+def _ratio(method: str) -> float:
+    try:
+        return float(method.removeprefix("gps-").removesuffix(ON_DATA))
+    except ValueError:
+        raise GPSError(f"{method!r} must have a number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}") from None
 
 
 def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, progress: bool) -> NetworkClassifier:
@@ -182,8 +193,10 @@ def run(
     if force:
         (out / "rows.jsonl").unlink(missing_ok=True)
         shutil.rmtree(out / "models", ignore_errors=True)
-    key = [study.name, table, repr(study.recipe), study.spread_weight, study.dropout, study.members, study.left_out]
-    rows = _Rows(out / "rows.jsonl", key=json.dumps(key))
+    settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
+                "spread_weight": study.spread_weight, "off_data_spread": OFF_DATA_SPREAD,
+                "members": study.members}  # fmt: skip
+    rows = _Rows(out / "rows.jsonl", key=repr((*settings.values(), study.left_out, repr(study.augment))))
     for seed in seeds:
         for method in methods:
             if method == "ensemble" and seed != seeds[0]:
@@ -191,8 +204,6 @@ def run(
             if not rows.has(method, seed):
                 rows.append(one_row(study, table, method, seed, out, progress=progress))
     frame = rows.frame()
-    settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": study.spread_weight, "members": study.members}  # fmt: skip
     results = {"by_method": summarise(frame)}
     text = out / f"table{table}.md"
     text.write_text(paper_table(frame, study, table))
