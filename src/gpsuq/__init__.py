@@ -10,7 +10,7 @@ from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.estimators import GPSClassifier, GPSLinearRegression, GPSPoissonProcess
 from gpsuq.generators import MLP, FromModule
 from gpsuq.gps import GPS
-from gpsuq.io import load
+from gpsuq.io import load, save
 from gpsuq.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
 from gpsuq.losses import class_score, predictive_score
 from gpsuq.models import ObservationModel
@@ -55,4 +55,5 @@ __all__ = [
     "load",
     "noisify",
     "predictive_score",
+    "save",
 ]

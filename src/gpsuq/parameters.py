@@ -105,6 +105,7 @@ class ParameterMap(nn.Module):
         if not declared:
             raise GPSError("the model declares no parameters")
         self.declared = dict(declared)
+        self.n_features, self.scale = n_features, scale
         self.shapes = {name: parameter.shape(n_features) for name, parameter in declared.items()}
         for name, parameter in declared.items():
             offset, factor = _offset_and_factor(parameter.unit, self.shapes[name], scale)

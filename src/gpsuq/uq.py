@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -213,6 +214,12 @@ class UQDistribution:
             yield Batch(torch.zeros(1, len(rows), 1), aligned(rows), seen)
 
     # --- export ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the distribution into a directory; ``gpsuq.load(path, model=...)`` gives it back with your model."""
+        from gpsuq.io import save
+
+        return save(self, path, force=force)
 
     def to_datatree(self, n_draws: int = 1000) -> DataTree:
         """Export draws for ArviZ: group ``uq`` with dimensions chain, draw and one per parameter axis."""

@@ -113,7 +113,8 @@ class EnsembleClassifier(PlainClassifier):
         """Join plain classifiers that were trained on the same classes."""
         if len(members) < 2:
             raise GPSError(f"an ensemble needs at least 2 members, got {len(members)}")
-        result = cls(n_members=len(members), random_state=0)
+        first = members[0]
+        result = cls(first.network, n_members=len(members), recipe=first.recipe, random_state=0)
         result._join(members)
         return result
 
@@ -123,6 +124,8 @@ class EnsembleClassifier(PlainClassifier):
             raise GPSError("the members of an ensemble must know the same classes")
         self.classes_, self.input_shape_ = first.classes_, first.input_shape_
         self.n_features_in_ = first.n_features_in_
+        if hasattr(first, "feature_names_in_"):
+            self.feature_names_in_ = first.feature_names_in_
         networks = nn.ModuleList(member.network_ for member in members)
         self._keep(networks, Training(seconds=sum(member.seconds_ for member in members)), first.seed_)
 

@@ -317,6 +317,15 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise GPSError(f'of must be "error" or "coverage", got {of!r}')
         return self
 
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the classifier into a directory that :func:`gpsuq.load` reads.
+
+        Nothing in it is code: a network of your own has to be passed again, ``gpsuq.load(path, network=...)``.
+        """
+        from gpsuq.io import save
+
+        return save(self, path, force=force)
+
     def _wrong(self, verdicts: ClassUncertainty, y: Any) -> NDArray[np.bool_]:
         labels = self._encoded(_labels(y, len(verdicts))).numpy()
         return np.asarray(verdicts.mean.argmax(1) != labels)

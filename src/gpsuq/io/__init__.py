@@ -5,10 +5,12 @@ Nothing in it is code: loading reads numbers into objects that gpsuq itself buil
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,25 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpsuq._version import __version__
 from gpsuq.errors import GPSError
-from gpsuq.io import linear, poisson
+from gpsuq.io import classifier, linear, poisson, uq
+from gpsuq.io.classifier import CLASSIFIERS, MissingCodeError
 
 FORMAT = 1
 _CONFIG, _MODEL = "config.json", "model.safetensors"
-_KINDS: dict[str, Any] = {"GPSLinearRegression": linear, "GPSPoissonProcess": poisson}
+_KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "GPSLinearRegression": (linear.describe, linear.restore),
+    "GPSPoissonProcess": (poisson.describe, poisson.restore),
+    "NoisyNetwork": (classifier.describe_network, classifier.restore_network),
+    "UQDistribution": (uq.describe, uq.restore),
+    **dict.fromkeys(CLASSIFIERS, (classifier.describe, classifier.restore)),
+}
+"""From the name of a type to what describes an object of it, and what builds it again."""
+
 _DAMAGE = (
     SafetensorError,
     OSError,
@@ -42,15 +54,30 @@ POISSON_FILES = (_CONFIG, _MODEL, "intensity.csv", "intensity.png", "envelope.pn
 
 
 def save(estimator: Any, path: str | Path, *, force: bool = False) -> Path:
-    """Write a fitted estimator into the directory ``path``, whole or not at all; ``force`` replaces what is there."""
+    """Write a fitted estimator, a UQ distribution or a network with a noise input into the directory ``path``.
+
+    It is written whole or not at all; ``force`` replaces what is there.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, gpsuq
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = gpsuq.GPSClassifier(recipe=gpsuq.Recipe(epochs=5)).fit(X, X[:, 0] > 0)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     again = gpsuq.load(gpsuq.save(model, f"{directory}/model"))
+    >>> np.array_equal(again.sample_proba(X), model.sample_proba(X))
+    True
+    """
     kind = type(estimator).__name__
     if kind not in _KINDS:
-        raise GPSError(f"save knows {' and '.join(_KINDS)}, got {kind}")
-    check_is_fitted(estimator)
+        raise GPSError(f"save knows {', '.join(_KINDS)}; got {kind}")
+    if isinstance(estimator, BaseEstimator):
+        check_is_fitted(estimator)
     directory = Path(path).absolute()
     refuse_existing(directory, force=force)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    described, tensors = _KINDS[kind].describe(estimator)
+    describe, _ = _KINDS[kind]
+    described, tensors = describe(estimator)
     config = {"format": FORMAT, "type": kind, "gpsuq": __version__, **described}
     temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
     try:
@@ -105,8 +132,16 @@ def _plain(value: Any) -> Any:
     raise GPSError(f"cannot save {value!r}: JSON has no such thing")
 
 
-def load(path: str | Path) -> Any:
-    """Read a saved estimator, of whatever type it was; it gives the same draws for the same seed."""
+def load(path: str | Path, **code: Any) -> Any:
+    """Read what was saved, of whatever type it was; it gives the same draws for the same seed.
+
+    A saved model holds no code. What was yours has to be passed again: ``network=`` (the module, or a function that
+    makes it) for a classifier or :func:`~gpsuq.noisify` network, ``model=`` (and ``generator=``, where it was not
+    an ``MLP``) for a UQ distribution.
+    """
+    unknown = set(code) - {"network", "model", "generator"}
+    if unknown:
+        raise GPSError(f"load takes network=, model= and generator=, not {unknown.pop()}=")
     directory = Path(path)
     if not (directory / _CONFIG).is_file():
         raise GPSError(f"{directory} holds no saved model: there is no {_CONFIG} in it")
@@ -121,6 +156,10 @@ def load(path: str | Path) -> Any:
         raise GPSError(f"{directory} holds a {config.get('type')}, which this version of gpsuq does not know")
     try:
         tensors = load_tensors((directory / _MODEL).read_bytes())
-        return _KINDS[config["type"]].restore(config, tensors)
+        _, restore = _KINDS[config["type"]]
+        wanted = inspect.signature(restore).parameters
+        return restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
+    except MissingCodeError:
+        raise
     except _DAMAGE as error:
         raise GPSError(f"the saved model in {directory} is damaged or incomplete: {error}") from error

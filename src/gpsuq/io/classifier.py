@@ -1,0 +1,160 @@
+"""Fitted network classifiers as words and numbers, and back; a user's own network is code, and comes from the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from gpsuq.baselines.classifiers import DropoutClassifier, EnsembleClassifier, PlainClassifier
+from gpsuq.checkpoints import under
+from gpsuq.errors import GPSError
+from gpsuq.estimators import GPSClassifier
+from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.io.tensors import whole
+from gpsuq.noise import NoisyNetwork, noisify
+from gpsuq.recipes import Recipe
+
+CLASSIFIERS: dict[str, type[NetworkClassifier]] = {
+    cls.__name__: cls for cls in (GPSClassifier, PlainClassifier, DropoutClassifier, EnsembleClassifier)
+}
+_FITTED = ("uqc_level_", "certain_above_", "seed_", "losses_", "seconds_", "n_features_in_")
+_PREFIX = "network/"
+
+Network = nn.Module | Callable[[], nn.Module]
+
+
+def describe(estimator: NetworkClassifier) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Give what is needed to build the classifier again, with the user's network at hand."""
+    params = estimator.get_params(deep=False)
+    own = params.pop("network") is not None
+    params.pop("fabric")
+    recipe = params["recipe"]
+    names = getattr(estimator, "feature_names_in_", None)
+    config: dict[str, Any] = {
+        "params": params | {"recipe": None if recipe is None else asdict(recipe), "random_state": estimator.seed_},
+        "own_network": own,
+        "network": repr(estimator.network_),
+        "classes": _written_classes(estimator.classes_),
+        "input_shape": list(estimator.input_shape_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "fitted": {name: getattr(estimator, name) for name in _FITTED},
+    }
+    if isinstance(estimator, GPSClassifier):
+        path = estimator.spread_path_
+        config |= {
+            "layer": estimator.network_.layer,
+            "noise_dim": estimator.network_.noise_dim,
+            "spread_weight": estimator.spread_weight_,
+            "spread_path": None if path is None else path.reset_index().to_dict("list"),
+        }
+    return config, whole(estimator.network_, _PREFIX)
+
+
+def restore(config: dict[str, Any], tensors: dict[str, Tensor], *, network: Network | None = None) -> NetworkClassifier:
+    """Build the classifier that was described; ``network`` is the user's own, or a function that makes it."""
+    cls = CLASSIFIERS[config["type"]]
+    params = dict(config["params"])
+    recipe = params["recipe"]
+    params["recipe"] = None if recipe is None else Recipe(**recipe)
+    estimator = cls(network=network if config["own_network"] else None, **params)
+    estimator.classes_ = _read_classes(config["classes"])
+    estimator.input_shape_ = tuple(int(size) for size in config["input_shape"])
+    if config["feature_names"] is not None:
+        estimator.feature_names_in_ = np.asarray(config["feature_names"], dtype=object)
+    for name in _FITTED:
+        setattr(estimator, name, config["fitted"][name])
+    if isinstance(estimator, GPSClassifier):
+        path = config["spread_path"]
+        estimator.spread_weight_ = config["spread_weight"]
+        estimator.spread_path_ = None if path is None else pd.DataFrame(path).set_index("spread_weight")
+    built = _built(estimator, config)
+    estimator.network_ = _filled(built, tensors, config) if config["own_network"] else _loaded(built, tensors)
+    return estimator
+
+
+def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
+    """Make a network like the one that was saved; its weights are still those of a new one."""
+    if config["own_network"] and estimator.network is None:
+        raise MissingCodeError(_asking("network", config["network"]))
+    example = torch.zeros(2, *estimator.input_shape_)
+    if isinstance(estimator, EnsembleClassifier):
+        return nn.ModuleList(estimator._initial(example) for _ in range(estimator.n_members))
+    initial = estimator._initial(example)
+    if isinstance(estimator, GPSClassifier):
+        return _noisy(initial, config)
+    return estimator._made(initial, example)
+
+
+def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
+    if isinstance(module, NoisyNetwork):
+        return module
+    width = getattr(dict(module.named_modules()).get(config["layer"]), "in_features", 1)
+    return noisify(module, config["layer"], config["noise_dim"] / width)
+
+
+def describe_network(network: NoisyNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Give what a network with a noise input is beside its code."""
+    return (
+        {"layer": network.layer, "noise_dim": network.noise_dim, "network": repr(network.module)},
+        whole(network, _PREFIX),
+    )
+
+
+def restore_network(
+    config: dict[str, Any], tensors: dict[str, Tensor], *, network: Network | None = None
+) -> NoisyNetwork:
+    """Give the user's network its noise input and weights back."""
+    if network is None:
+        raise MissingCodeError(_asking("network", config["network"]))
+    module = network if isinstance(network, nn.Module) else network()
+    filled = _filled(_noisy(module, config), tensors, config)
+    return filled.eval()  # type: ignore[return-value]
+
+
+class MissingCodeError(GPSError):
+    """A saved model needs a piece of the user's code."""
+
+
+def _asking(what: str, description: str) -> str:
+    first = description.splitlines()[0].rstrip("(")
+    return (
+        f"this model holds your own {what} ({first}), and a saved model holds no code: pass it, as in "
+        f"gpsuq.load(path, {what}=...), the same class or function that it was trained with"
+    )
+
+
+def _filled(network: nn.Module, tensors: dict[str, Tensor], config: dict[str, Any]) -> nn.Module:
+    """Load weights into a network that the user passed."""
+    try:
+        return _loaded(network, tensors)
+    except RuntimeError as error:
+        raise MissingCodeError(
+            f"the network that was passed does not fit the saved weights ({error}); the saved one was:\n"
+            f"{config['network']}"
+        ) from error
+
+
+def _loaded(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
+    network.load_state_dict(under(tensors, _PREFIX))
+    return network.eval()
+
+
+def _written_classes(classes: np.ndarray[Any, Any]) -> dict[str, Any]:
+    if classes.dtype.kind not in "biufUO" or (
+        classes.dtype.kind == "O" and not all(isinstance(label, str) for label in classes)
+    ):
+        raise GPSError(f"labels of type {classes.dtype} cannot be saved; use strings or numbers")
+    return {"type": "object" if classes.dtype.kind == "O" else str(classes.dtype), "labels": classes.tolist()}
+
+
+def _read_classes(written: dict[str, Any]) -> np.ndarray[Any, Any]:
+    kind = object if written["type"] == "object" else np.dtype(written["type"])
+    if kind is not object and np.dtype(kind).kind not in "biufU":
+        raise ValueError(f"labels of type {written['type']}")
+    return np.array(written["labels"], dtype=kind)

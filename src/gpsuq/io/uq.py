@@ -1,0 +1,104 @@
+"""A UQ distribution as words and numbers, and back; the observation model is code, and comes from the user."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpsuq.checkpoints import under
+from gpsuq.diagnostics import Finding
+from gpsuq.errors import GPSError
+from gpsuq.generators import MLP, Generator, GeneratorSpec, as_generator_spec
+from gpsuq.io.classifier import MissingCodeError
+from gpsuq.io.tensors import whole
+from gpsuq.models import ObservationModel
+from gpsuq.parameters import DataScale, ParameterMap
+from gpsuq.training import History
+from gpsuq.uq import UQDistribution
+
+_HISTORY = ("fit", "pair", "held_out")
+_SCALES = ("y_center", "y_scale", "x_center", "x_scale")
+
+
+def describe(uq: UQDistribution) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Give what is needed to build the distribution again, with the user's model at hand."""
+    generator = uq.generator
+    spec, scale = generator.body.spec, generator.parameter_map.scale
+    config = {
+        "parameters": {name: repr(parameter) for name, parameter in uq.model.parameters.items()},
+        "generator": asdict(spec) if isinstance(spec, MLP) else None,
+        "dtype": str(generator.shared.dtype).removeprefix("torch."),
+        "n_chains": generator.n_chains,
+        "chains": uq.chains,
+        "seed": uq.seed,
+        "reweighted": uq.reweighted,
+        "feature_names": uq.feature_names,
+        "x_shape": None if uq.x_shape is None else list(uq.x_shape),
+        "n_features": generator.parameter_map.n_features,
+        "x_width": scale.x_width,
+        "evaluated_at": uq.history.evaluated_at,
+        "findings": [asdict(finding) for finding in uq.findings],
+    }
+    tensors = whole(generator, "generator/")
+    for name in _HISTORY:
+        if values := getattr(uq.history, name):
+            tensors[f"history/{name}"] = torch.stack(values)
+    for name in _SCALES:
+        if (value := getattr(scale, name)) is not None:
+            tensors[f"scale/{name}"] = value.clone().contiguous()
+    return config, tensors
+
+
+def restore(
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    *,
+    model: ObservationModel | None = None,
+    generator: GeneratorSpec | nn.Module | None = None,
+) -> UQDistribution:
+    """Build the distribution that was described, for the user's model (and generator, where it was not an MLP)."""
+    if model is None:
+        declared = ", ".join(f"{name}={kind}" for name, kind in config["parameters"].items())
+        raise MissingCodeError(
+            "this UQ distribution belongs to an observation model of yours, and a saved model holds no code: pass it, "
+            f"as in gpsuq.load(path, model=...); its parameters are {declared}"
+        )
+    if {name: repr(parameter) for name, parameter in model.parameters.items()} != config["parameters"]:
+        raise MissingCodeError(f"the model that was passed declares other parameters than {config['parameters']}")
+    if config["generator"] is not None:
+        spec: GeneratorSpec = MLP(**config["generator"] | {"hidden": tuple(config["generator"]["hidden"])})
+    elif generator is not None:
+        spec = as_generator_spec(generator)
+    else:
+        raise MissingCodeError(
+            "this UQ distribution has a generator of your own, and a saved model holds no code: pass it, as in "
+            "gpsuq.load(path, model=..., generator=...)"
+        )
+    scale = DataScale(**{name: tensors.get(f"scale/{name}") for name in _SCALES}, x_width=config["x_width"])  # type: ignore[arg-type]
+    n_features, n_chains = config["n_features"], int(config["n_chains"])
+    parameter_map = ParameterMap(model.parameters, n_features, scale)
+    body = spec.build(parameter_map.width(random=True), n_chains, scale, n_features, 0)
+    built = Generator(body, parameter_map, n_chains).to(getattr(torch, config["dtype"]))
+    try:
+        built.load_state_dict(under(tensors, "generator/"))
+    except RuntimeError as error:
+        raise GPSError(f"the generator does not fit the saved weights: {error}") from error
+    history = History(
+        **{name: list(tensors.get(f"history/{name}", torch.empty(0)).unbind(0)) for name in _HISTORY},
+        evaluated_at=list(config["evaluated_at"]),
+    )
+    result = UQDistribution(
+        built,
+        model,
+        config["chains"],
+        seed=config["seed"],
+        reweighted=config["reweighted"],
+        history=history,
+        feature_names=config["feature_names"],
+        x_shape=None if config["x_shape"] is None else tuple(config["x_shape"]),
+    )
+    result.findings = [Finding(**finding) for finding in config["findings"]]
+    return result
