@@ -38,7 +38,7 @@ from gpsuq.decisions import (
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.experiments.record import write_metrics
+from gpsuq.experiments.record import command_line, write_metrics
 from gpsuq.plots import save_figure
 from gpsuq.plots.classes import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
 from gpsuq.recipes import Recipe
@@ -381,10 +381,9 @@ def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progres
 def command(
     name: str, table: int, methods: Sequence[str], seeds: Sequence[int], out: Path, **options: str | int | None
 ) -> str:
-    """Give the command line that asks for this; options that are None are left out."""
-    parts = [f"--table {table}", f"--methods {','.join(methods)}", f"--seeds {','.join(map(str, seeds))}"]
-    parts += [f"--{option} {value}" for option, value in options.items() if value is not None]
-    return " ".join([f"gpsuq experiment {name}", *parts, f"--out {out}"])
+    """Write down the command that repeats this."""
+    lists = {"methods": ",".join(methods), "seeds": ",".join(map(str, seeds))}
+    return command_line(name, out, table=table, **lists, **options)
 
 
 def with_epochs(study: Study, epochs: int | None) -> Study:

@@ -32,7 +32,7 @@ def algorithm_with(n_steps: int | None) -> Algorithm:
     return Algorithm() if n_steps is None else Algorithm(n_steps=n_steps)
 
 
-def command_line(experiment: str, out: Path, **options: int | None) -> str:
+def command_line(experiment: str, out: Path, **options: int | str | None) -> str:
     """Write down the command that repeats an experiment; options that are None were left at their default."""
     given = [f"--{name} {value}" for name, value in options.items() if value is not None]
     return " ".join(["gpsuq experiment", experiment, *given, f"--out {out}"])
