@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: install demo test lint docs bench wheel clean
+.PHONY: install demo browser test lint docs bench wheel clean
 
 install: $(INSTALLED)
 
@@ -24,7 +24,13 @@ $(DOCS_INSTALLED): $(INSTALLED)
 demo: $(INSTALLED)
 	$(BIN)/gpsuq demo --out demo
 
-test: $(INSTALLED)
+# The report's tests open it in Chromium and are skipped where there is none; installing one may need to be root.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	  (apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium) >/dev/null 2>&1 || \
+	  echo "Chromium is not here and could not be installed: the report's browser tests will be skipped"
+
+test: $(INSTALLED) browser
 	$(BIN)/python -m pytest
 
 lint: $(INSTALLED)

@@ -93,6 +93,8 @@ def fit_linear(
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
         from gpsuq.io import LINEAR_FILES, refuse_existing
         from gpsuq.plots import save_figure
+        from gpsuq.reports.linear import linear_checks, linear_page, write_checks
+        from gpsuq.reports.page import write_page
         from gpsuq.tables import numbered, read_table, split_table
 
         table = split_table(read_table(data), target, groups=groups, weights=weights, drop=drop or ())
@@ -107,8 +109,12 @@ def fit_linear(
         estimator.fit(table.X, table.y, table.weights, groups=table.groups)
         estimator.save(out, force=force)
         estimator.summary().to_csv(out / "summary.csv")
-        numbered(estimator.explain_rows(table.X, table.y)).to_csv(out / "rows.csv")
+        rows = estimator.explain_rows(table.X, table.y)
+        numbered(rows).to_csv(out / "rows.csv")
         save_figure(estimator.plot_coefficients(), out / "coefficients.png")
+        checks = linear_checks(estimator, table.X, table.y, rows)
+        write_checks(checks, out)
+        write_page(linear_page(estimator, checks), out / "report.html")
     _print_summary(console, estimator)
     _list_files(console, [out / name for name in LINEAR_FILES])
 
@@ -141,6 +147,8 @@ def fit_poisson(
         from gpsuq.estimators.poisson import DEFAULT_STEPS, GPSPoissonProcess
         from gpsuq.io import POISSON_FILES, refuse_existing
         from gpsuq.plots import envelope, save_figure
+        from gpsuq.reports.page import write_page
+        from gpsuq.reports.poisson import poisson_page
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.tables import read_points, surface_table
 
@@ -159,6 +167,7 @@ def fit_poisson(
         save_figure(estimator.plot(), out / "intensity.png")
         fitness = estimator.goodness_of_fit()
         save_figure(envelope(fitness, estimator.window_.unit), out / "envelope.png")
+        write_page(poisson_page(estimator, fitness), out / "report.html")
     console.print(_describe_poisson(estimator))
     console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
     _list_files(console, [out / name for name in POISSON_FILES])
@@ -219,6 +228,29 @@ def summary(
         console.print(_describe_poisson(estimator))
     else:
         _print_summary(console, estimator, table)
+
+
+@app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(help="Directory that gpsuq fit or gpsuq experiment wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Write one HTML page about a saved model or an experiment; it needs nothing else to be read.
+
+    Example: gpsuq report model --force
+    """
+    console = Console()
+    with _speaking(console):
+        from gpsuq.reports import saved_page, write_page
+        from gpsuq.reports.saved import REPORT_FILE
+
+        path = directory / REPORT_FILE if out is None else out
+        _refuse_file(path, force=force)
+        write_page(saved_page(directory), path)
+    _list_files(console, [path])
 
 
 @app.command()

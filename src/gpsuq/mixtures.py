@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp, ndtr, ndtri
 from scipy.stats import poisson
 
 Array = NDArray[np.float64]
@@ -30,6 +30,12 @@ def component_log_density(y: Array, loc: Array, scale: Array) -> Array:
 def log_density(y: Array, loc: Array, scale: Array) -> Array:
     """Log density of y (n,) under each row's mixture of equal weights."""
     result: Array = logsumexp(component_log_density(y, loc, scale), axis=1) - np.log(loc.shape[1])
+    return result
+
+
+def cumulative(y: Array, loc: Array, scale: Array) -> Array:
+    """Probability of at most y (n,) under each row's mixture of equal weights."""
+    result: Array = ndtr((y[:, None] - loc) / scale).mean(1)
     return result
 
 

@@ -282,6 +282,12 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tail = (1.0 - check_coverage(coverage)) / 2.0
         return self.predict_quantiles(X, [tail, 1.0 - tail]).set_axis(["lower", "upper"], axis=1)
 
+    def predict_cdf(self, X: Any, y: Any) -> Array:
+        """Give the probability of at most y at every row: uniform over rows where the predictive is right."""
+        y = _targets(X, y)
+        result: Array = np.concatenate([mixtures.cumulative(y[rows], loc, s) for rows, loc, s in self._components(X)])
+        return result
+
     def sample_predictive(self, X: Any, n_draws: int = 1000, random_state: int | None = None) -> Array:
         """Draw new observations (draw, row); each draw has parameters of its own, the same for all rows."""
         draws = self.sample_parameters(n_draws, random_state)

@@ -326,6 +326,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
         return save(self, path, force=force)
 
+    def encoded(self, y: Any) -> NDArray[np.int64]:
+        """Give labels as numbers of classes, in the order of ``classes_``: what :mod:`gpsuq.decisions` takes."""
+        check_is_fitted(self)
+        result: NDArray[np.int64] = self._encoded(_labels(y, len(y))).numpy()
+        return result
+
     def _wrong(self, verdicts: ClassUncertainty, y: Any) -> NDArray[np.bool_]:
         labels = self._encoded(_labels(y, len(verdicts))).numpy()
         return np.asarray(verdicts.mean.argmax(1) != labels)

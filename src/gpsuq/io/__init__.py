@@ -27,7 +27,7 @@ from gpsuq.io import classifier, linear, poisson, uq
 from gpsuq.io.classifier import CLASSIFIERS, MissingCodeError
 
 FORMAT = 1
-_CONFIG, _MODEL = "config.json", "model.safetensors"
+CONFIG_FILE, _MODEL = "config.json", "model.safetensors"
 _KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "GPSLinearRegression": (linear.describe, linear.restore),
     "GPSPoissonProcess": (poisson.describe, poisson.restore),
@@ -48,8 +48,8 @@ _DAMAGE = (
     AttributeError,
     MemoryError,
 )
-LINEAR_FILES = (_CONFIG, _MODEL, "summary.csv", "rows.csv", "coefficients.png")
-POISSON_FILES = (_CONFIG, _MODEL, "intensity.csv", "intensity.png", "envelope.png")
+LINEAR_FILES = (CONFIG_FILE, _MODEL, "summary.csv", "rows.csv", "coefficients.png", "checks.json", "report.html")
+POISSON_FILES = (CONFIG_FILE, _MODEL, "intensity.csv", "intensity.png", "envelope.png", "report.html")
 """What the directories of saved models may hold; all but the first two are written for people by ``gpsuq fit``."""
 
 
@@ -81,7 +81,7 @@ def save(estimator: Any, path: str | Path, *, force: bool = False) -> Path:
     config = {"format": FORMAT, "type": kind, "gpsuq": __version__, **described}
     temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
     try:
-        (temporary / _CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n")
+        (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n")
         (temporary / _MODEL).write_bytes(save_tensors(tensors))
         temporary.chmod(0o755)
         _swap(temporary, directory)
@@ -143,13 +143,13 @@ def load(path: str | Path, **code: Any) -> Any:
     if unknown:
         raise GPSError(f"load takes network=, model= and generator=, not {unknown.pop()}=")
     directory = Path(path)
-    if not (directory / _CONFIG).is_file():
-        raise GPSError(f"{directory} holds no saved model: there is no {_CONFIG} in it")
+    if not (directory / CONFIG_FILE).is_file():
+        raise GPSError(f"{directory} holds no saved model: there is no {CONFIG_FILE} in it")
     try:
-        config = json.loads((directory / _CONFIG).read_text())
+        config = json.loads((directory / CONFIG_FILE).read_text())
         version = config["format"]
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise GPSError(f"{directory / _CONFIG} is damaged: {error}") from error
+        raise GPSError(f"{directory / CONFIG_FILE} is damaged: {error}") from error
     if version != FORMAT:
         raise GPSError(f"{directory} has format {version}, this version of gpsuq ({__version__}) reads {FORMAT}")
     if not isinstance(config.get("type"), str) or config["type"] not in _KINDS:

@@ -31,7 +31,7 @@ def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Fi
         figure, axis = plt.subplots(figsize=(max(4.0, 1.2 + 0.5 * len(names)), 3.6))
         _gps_boxes(axis, draws)
         _finish(axis, names, truth)
-        axis.legend(loc="best")
+        figure.legend(loc="outside upper center", ncols=1)
     return figure
 
 

@@ -50,9 +50,13 @@ def marginals(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_
     Outlines that agree mean that the law is well determined; where they differ, the difference is estimation
     uncertainty.
     """
+    return table_marginals(_columns(uq, parameters, n_draws, _MOST_MARGINALS))
+
+
+def table_marginals(table: pd.DataFrame) -> Figure:
+    """Plot a histogram of every column of draws that are indexed by chain and draw."""
     import matplotlib.pyplot as plt
 
-    table = _columns(uq, parameters, n_draws, _MOST_MARGINALS)
     n_columns = min(3, table.shape[1])
     n_rows = -(-table.shape[1] // n_columns)
     with figure_style():
@@ -75,9 +79,13 @@ def marginals(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_
 
 def pairs(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_draws: int = 1000) -> Figure:
     """Plot every pair of parameters as points, with their marginals on the diagonal."""
+    return table_pairs(_columns(uq, parameters, n_draws, _MOST_PAIRS))
+
+
+def table_pairs(table: pd.DataFrame) -> Figure:
+    """Plot every pair of columns of draws."""
     import matplotlib.pyplot as plt
 
-    table = _columns(uq, parameters, n_draws, _MOST_PAIRS)
     names = list(table)
     shown = table.iloc[:: max(1, len(table) // _SHOWN_POINTS)]
     with figure_style():

@@ -1,0 +1,247 @@
+"""The report of a network classifier: how good its verdicts are, and a gallery of what it is sure and unsure of."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gpsuq.decisions import (
+    ClassUncertainty,
+    brier,
+    log_loss,
+    reliability,
+    risk_coverage,
+    selective_error,
+    wrong,
+)
+from gpsuq.errors import GPSError
+from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.plots.classes import reliability_curves, risk_coverage_curves
+from gpsuq.plots.training import training_curve
+from gpsuq.recipes import Recipe
+from gpsuq.reports.page import Block, Gallery, Page, Picture, Section, Table, Text, data_address, settings_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_ITEMS = 400
+_COVERAGES = np.round(np.linspace(0.5, 1.0, 101), 3)
+_MANY_UNCERTAIN = 0.2
+_POOR_CALIBRATION = 0.05
+
+
+def classifier_page(
+    model: NetworkClassifier,
+    X: Any,
+    y: Any = None,
+    *,
+    images: NDArray[np.generic] | None = None,
+    title: str = "A classifier that says when it is uncertain",
+    verdicts: ClassUncertainty | None = None,
+) -> Page:
+    """Give the report of a classifier on inputs that it was not trained on.
+
+    Parameters
+    ----------
+    model
+        A fitted :class:`gpsuq.GPSClassifier`, or one of its opponents.
+    X, y
+        Inputs, and their labels where they are known: without them there is nothing to say about errors.
+    images
+        What to show of the inputs, (n, channel, row, column) of bytes or of numbers from 0 to 1; X itself, where it has
+        that shape.
+    title
+        Heading of the page.
+    verdicts
+        ``model.uncertainty(X)``, where that was computed already.
+    """
+    verdicts = model.uncertainty(X) if verdicts is None else verdicts
+    labels = None if y is None else model.encoded(y)
+    share = float(verdicts.uncertain.mean())
+    facts = [("observations", f"{len(verdicts):,}"), ("Uncertain", f"{share:.1%}")]
+    lead = f"{len(verdicts):,} observations were judged; {share:.1%} are Uncertain."
+    if labels is not None:
+        found = selective_error(verdicts.mean, labels, verdicts.uncertain)
+        facts += [("error", f"{found.full:.2%}"), ("error where certain", f"{found.certain:.2%}")]
+        lead += f" {found.full:.2%} of all predictions are wrong, {found.certain:.2%} of those that are certain."
+    quality = [] if labels is None else [Section("Quality", _quality_blocks(verdicts, labels))]
+    sections = [
+        Section("Gallery", _gallery_blocks(model, verdicts, labels, _pictures(X, images))),
+        Section("Verdicts", _verdict_blocks(verdicts, labels)),
+        *quality,
+        Section("What was fitted", _fit_blocks(model)),
+        Section("How to read this", [Text(text) for text in _READING]),
+    ]
+    return Page(title, lead, sections, facts)
+
+
+_READING = (
+    "Every observation has a distribution of class probabilities, one vector for each draw of the noise. t_h is the 5% "
+    "quantile of class h's probability: the observation is certain where some t_h is above the threshold, in other "
+    "words where a class has a probability above it in 95% of the draws.",
+    "The score that a network is trained by sees the mean probability only. How far draws spread around it comes from "
+    "where the noise enters and how the network was trained: it ranks observations by how far they can be trusted, and "
+    "is no posterior over networks.",
+)
+
+
+def _verdict_blocks(verdicts: ClassUncertainty, labels: NDArray[np.int64] | None) -> list[Block]:
+    blocks: list[Block] = [Table(_by_class(verdicts, labels), "By predicted class")]
+    share = float(verdicts.uncertain.mean())
+    if share > _MANY_UNCERTAIN:
+        blocks.append(
+            Text(
+                f"{share:.0%} of the observations are Uncertain. Train longer, or set the threshold by validation "
+                "data: calibrate(X_val, y_val, target=0.9, of='coverage').",
+                "advice",
+            )
+        )
+    return blocks
+
+
+def _quality_blocks(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> list[Block]:
+    errors = wrong(verdicts.mean, labels)
+    diagram = reliability(verdicts.mean, labels)
+    curves = {name: risk_coverage(verdicts.scores[name], errors) for name in ("uqc_shortfall", "error_probability")}
+    shown = {
+        {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}[name]: [
+            curve.at(float(coverage)) for coverage in _COVERAGES
+        ]
+        for name, curve in curves.items()
+    }
+    quality = pd.DataFrame(
+        {
+            "value": {
+                "log loss": log_loss(verdicts.mean, labels),
+                "Brier score": brier(verdicts.mean, labels),
+                "expected calibration error": diagram.error,
+                "area under risk-coverage, verdict": curves["uqc_shortfall"].area,
+                "area under risk-coverage, mean probability": curves["error_probability"].area,
+            }
+        }
+    )
+    blocks: list[Block] = [
+        Table(quality, "Quality of the probabilities, lower is better"),
+        Picture(
+            risk_coverage_curves(_COVERAGES.tolist(), shown),
+            "Error among the observations kept, against the share that is kept",
+            "What is wrong among the most certain observations, as more of them are kept.",
+        ),
+        Picture(
+            reliability_curves({"this classifier": diagram}),
+            "Share of right predictions against the probability of the predicted class",
+            "On the diagonal, a stated probability is how often the prediction is right.",
+        ),
+    ]
+    if diagram.error > _POOR_CALIBRATION:
+        blocks.append(
+            Text(
+                f"Stated probabilities are off by {diagram.error:.1%} on average. Judge by ranks, or set the threshold "
+                "by validation data with calibrate.",
+                "advice",
+            )
+        )
+    return blocks
+
+
+def _by_class(verdicts: ClassUncertainty, labels: NDArray[np.int64] | None) -> pd.DataFrame:
+    frame = pd.DataFrame({"class": verdicts.prediction.astype(str), "Uncertain": verdicts.uncertain})
+    grouped = frame.groupby("class", sort=False)["Uncertain"]
+    columns = {"observations": grouped.size(), "Uncertain, %": (100 * grouped.mean()).round(2)}
+    if labels is not None:
+        frame["wrong"] = wrong(verdicts.mean, labels)
+        columns["wrong, %"] = (100 * frame.groupby("class", sort=False)["wrong"].mean()).round(2)
+        certain = frame[~frame["Uncertain"]].groupby("class", sort=False)["wrong"].mean()
+        columns["wrong where certain, %"] = (100 * certain).round(2)
+    names = [name for name in map(str, verdicts.classes) if name in set(frame["class"])]
+    return pd.DataFrame(columns).loc[names].rename_axis("predicted class")
+
+
+def _gallery_blocks(
+    model: NetworkClassifier,
+    verdicts: ClassUncertainty,
+    labels: NDArray[np.int64] | None,
+    pictures: NDArray[np.uint8] | None,
+) -> list[Block]:
+    errors = np.zeros(len(verdicts), dtype=bool) if labels is None else wrong(verdicts.mean, labels)
+    chosen = chosen_items(verdicts, errors)
+    names = [str(name) for name in verdicts.classes]
+    boxes = np.stack([*(verdicts.quantiles[level] for level in verdicts.quantiles), verdicts.uqc], -1)
+    items = [
+        {
+            "title": f"observation {row}",
+            "image": None if pictures is None else thumbnail(pictures[row]),
+            "label": None if labels is None else names[labels[row]],
+            "prediction": names[int(verdicts.mean[row].argmax())],
+            "uncertain": bool(verdicts.uncertain[row]),
+            "wrong": bool(errors[row]),
+            "scores": {name.replace("_", " "): float(f"{score[row]:.4g}") for name, score in _ordered(verdicts)},
+            "boxes": np.round(boxes[row], 4).tolist(),
+        }
+        for row in chosen
+    ]
+    text = "Click on an observation, or press Enter on it, to see the distribution of its class probabilities."
+    if len(chosen) < len(verdicts):
+        text += f" {len(chosen)} of {len(verdicts):,} are here: wrong ones, Uncertain ones, and others at random."
+    levels = [f"{level:.0%}" for level in verdicts.quantiles]
+    return [Text(text), Gallery(names, items, levels, float(model.certain_above_))]
+
+
+def _ordered(verdicts: ClassUncertainty) -> list[tuple[str, NDArray[np.float64]]]:
+    """Give the scores, the verdict's own first."""
+    return sorted(verdicts.scores.items(), key=lambda pair: pair[0] != "uqc_shortfall")
+
+
+def chosen_items(verdicts: ClassUncertainty, errors: NDArray[np.bool_], most: int = MOST_ITEMS) -> NDArray[np.int64]:
+    """Choose what a gallery shows: wrong and Uncertain observations first, the others at random; at most so many."""
+    rng = np.random.default_rng(0)
+    strange = np.flatnonzero(errors | verdicts.uncertain)
+    plain = np.flatnonzero(~(errors | verdicts.uncertain))
+    room = most - min(len(strange), most // 2 if len(plain) >= most // 2 else most - len(plain))
+    some = rng.permutation(plain)[:room]
+    return np.sort(np.concatenate([rng.permutation(strange)[: most - len(some)], some]))
+
+
+def _pictures(X: Any, images: NDArray[np.generic] | None) -> NDArray[np.uint8] | None:
+    found = np.asarray(X) if images is None and hasattr(X, "shape") else images
+    if found is None or found.ndim != 4 or found.shape[1] not in (1, 3):
+        if images is not None:
+            raise GPSError(f"images must have shape (n, 1 or 3, row, column), got {np.shape(images)}")
+        return None
+    if found.dtype == np.uint8:
+        return found.astype(np.uint8, copy=False)
+    if float(found.min()) < 0.0 or float(found.max()) > 1.0:
+        return None  # standardised or otherwise no picture
+    return np.rint(found.astype(np.float64) * 255.0).astype(np.uint8)
+
+
+def thumbnail(image: NDArray[np.uint8]) -> str:
+    """Give an image (channel, row, column) as an address that holds it; one channel is ink on paper."""
+    from PIL import Image
+
+    pixels = 255 - image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG", optimize=True)
+    return data_address(buffer.getvalue(), "image/png")
+
+
+def _fit_blocks(model: NetworkClassifier) -> list[Block]:
+    recipe = model.recipe or Recipe()
+    params = {name: value for name, value in model.get_params(deep=False).items() if name not in ("network", "recipe")}
+    table = settings_table(
+        {"type": type(model).__name__} | params | asdict(recipe),
+        seed=model.seed_,
+        weights=f"{sum(parameter.numel() for parameter in model.network_.parameters()):,}",
+        training_seconds=f"{model.seconds_:.1f}",
+        certain_above=model.certain_above_,
+    )
+    blocks: list[Block] = [Table(table, "Settings")]
+    losses: Sequence[float] = model.losses_
+    if len(losses) > 1:
+        blocks.append(Picture(training_curve(losses), "Mean loss of every epoch", "Training loss."))
+    return blocks

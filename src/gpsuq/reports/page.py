@@ -1,0 +1,165 @@
+"""A report as data, and the one HTML file that it becomes: style, script, figures and numbers all inside."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from jinja2 import Environment, select_autoescape
+from markupsafe import Markup
+
+from gpsuq._version import __version__
+from gpsuq.checkpoints import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; ``kind="advice"`` marks something to be careful about, ``"good"`` something that is well."""
+
+    text: str
+    kind: str = "plain"
+    name: str = field(default="text", init=False)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its index, numbers to four digits."""
+
+    frame: pd.DataFrame
+    caption: str = ""
+    name: str = field(default="table", init=False)
+
+    @property
+    def header(self) -> list[str]:
+        """Names of the index and of the columns."""
+        return [str(self.frame.index.name or ""), *map(str, self.frame.columns)]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Cells as people read them."""
+        values = zip(self.frame.index, self.frame.itertuples(index=False), strict=True)
+        return [[_shown(index), *(_shown(cell) for cell in row)] for index, row in values]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure or a PNG file; ``description`` is what a screen reader says, ``wide`` gives it a row of its own."""
+
+    figure: Figure | Path = field(repr=False)
+    description: str
+    caption: str = ""
+    wide: bool = False
+    name: str = field(default="picture", init=False)
+
+    @property
+    def source(self) -> str:
+        """The figure as an address that holds it; the figure is closed."""
+        if isinstance(self.figure, Path):
+            return data_address(self.figure.read_bytes(), "image/png")
+        import matplotlib.pyplot as plt
+
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+        plt.close(self.figure)
+        return data_address(buffer.getvalue(), "image/png")
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Classified observations to sort, filter and look at one by one.
+
+    ``items`` have ``title``, ``image`` (an address or None), ``label`` (or None), ``prediction``, ``uncertain``,
+    ``wrong``, ``scores`` by name, and ``boxes``: for every class the quantiles that a boxplot shows and ``t_h``.
+    """
+
+    classes: Sequence[str]
+    items: Sequence[dict[str, Any]]
+    levels: Sequence[str]
+    certain_above: float
+    name: str = field(default="gallery", init=False)
+
+    @property
+    def data(self) -> Markup:
+        """Everything that the script needs, safe inside a script element."""
+        content = {
+            "classes": list(self.classes),
+            "items": list(self.items),
+            "levels": list(self.levels),
+            "certainAbove": self.certain_above,
+        }
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+        return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
+
+
+Block = Text | Table | Picture | Gallery
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of a page."""
+
+    title: str
+    blocks: Sequence[Block]
+
+    @property
+    def anchor(self) -> str:
+        """Name to link to."""
+        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report: title, what it says in one sentence, a few numbers to see first, sections."""
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+    facts: Sequence[tuple[str, str]] = ()
+
+
+def render(page: Page) -> str:
+    """Give the page as HTML that needs nothing else."""
+    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(_asset("page.html"))
+    style, script = (Markup(_asset(name)) for name in ("style.css", "gallery.js"))
+    interactive = any(isinstance(block, Gallery) for section in page.sections for block in section.blocks)
+    return template.render(page=page, style=style, script=script if interactive else None, version=__version__)
+
+
+def write_page(page: Page, path: Path) -> Path:
+    """Write the page, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result = write_atomically(path, render(page).encode())
+    result.chmod(0o644)
+    return result
+
+
+def data_address(content: bytes, kind: str) -> str:
+    """Give an address that holds its content."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def settings_table(params: Mapping[str, Any], **more: Any) -> pd.DataFrame:
+    """Give settings as people read them; what does not change a result is left out."""
+    kept = {name: value for name, value in params.items() if name not in ("progress", "fabric", "random_state")}
+    return pd.DataFrame({"value": {name.replace("_", " "): str(value) for name, value in (kept | more).items()}})
+
+
+def _asset(name: str) -> str:
+    return files("gpsuq.reports").joinpath("assets", name).read_text()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return str(value)

@@ -1,0 +1,33 @@
+"""The report of whatever a directory holds: a saved model, or what an experiment left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpsuq.errors import GPSError
+from gpsuq.estimators.linear import GPSLinearRegression
+from gpsuq.estimators.poisson import GPSPoissonProcess
+from gpsuq.io import CONFIG_FILE, load
+from gpsuq.reports.experiment import experiment_page
+from gpsuq.reports.linear import linear_page, read_checks
+from gpsuq.reports.page import Page
+from gpsuq.reports.poisson import poisson_page
+
+REPORT_FILE = "report.html"
+
+
+def saved_page(directory: Path) -> Page:
+    """Give the report of a directory that ``gpsuq fit`` or ``gpsuq experiment`` wrote."""
+    if not directory.is_dir():
+        raise GPSError(f"there is no directory {directory}")
+    if not (directory / CONFIG_FILE).is_file():
+        return experiment_page(directory)
+    model = load(directory)
+    if isinstance(model, GPSLinearRegression):
+        return linear_page(model, read_checks(directory))
+    if isinstance(model, GPSPoissonProcess):
+        return poisson_page(model)
+    raise GPSError(
+        f"{directory} holds a {type(model).__name__}: its report needs observations to judge; in Python, "
+        "gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
+    )

@@ -1,0 +1,229 @@
+"""Reports: complete, self-contained, safe whatever the names in the data, and alive in a real browser."""
+
+import json
+import re
+import shutil
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from gpsuq import GPSClassifier, GPSError, GPSLinearRegression, GPSPoissonProcess, GPSWarning, Recipe
+from gpsuq.cli import app
+from gpsuq.datasets import load_images
+from gpsuq.decisions import assess
+from gpsuq.networks import feed_forward
+from gpsuq.reports import Page, Section, Table, Text, classifier_page, experiment_page, linear_page, write_page
+from gpsuq.reports.classifier import chosen_items
+from gpsuq.reports.linear import linear_checks, read_checks, write_checks
+from gpsuq.reports.page import render
+from gpsuq.spatial import Window
+
+EVIL = "<script>alert(1)</script>"
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def is_alone(html):
+    """Whether a page refers to nothing outside itself."""
+    sources = re.findall(r'(?:src|href)="([^"#][^"]*)"', html)
+    return (
+        all(source.startswith("data:") for source in sources)
+        and "@import" not in html
+        and "http://" not in (html.replace("http://www.w3.org/2000/svg", ""))
+    )
+
+
+@pytest.fixture(scope="module")
+def digits_page():
+    from torch import nn
+
+    train, test = load_images("digits"), load_images("digits", "test")
+
+    def network():
+        return nn.Sequential(nn.Flatten(), feed_forward(64, 10, width=32, depth=2))
+
+    model = GPSClassifier(network, recipe=Recipe(epochs=10)).fit(train.pixels(), train.labels)
+    return classifier_page(model, test.pixels(), test.labels)
+
+
+@pytest.fixture(scope="module")
+def scissors():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.uniform(-2, 2, 300), EVIL: rng.normal(size=300)})
+    sign = np.where(rng.random(300) < 0.5, 1.0, -1.0)
+    y = pd.Series(sign * X["x"] + 0.1 * rng.normal(size=300), name="y & co")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPSWarning)  # so short a training has something to be careful about
+        return GPSLinearRegression(n_steps=150).fit(X, y), X, y
+
+
+def test_names_in_the_data_are_text_not_code():
+    frame = pd.DataFrame({EVIL: [1.0, np.nan]}, index=[EVIL, "b"])
+    html = render(Page(EVIL, EVIL, [Section(EVIL, [Table(frame, EVIL), Text(EVIL)])], [(EVIL, EVIL)]))
+    assert EVIL not in html
+    assert "&lt;script&gt;" in html
+    assert is_alone(html)
+
+
+def test_a_regression_has_everything(scissors, tmp_path):
+    model, X, y = scissors
+    rows = model.explain_rows(X, y)
+    checks = linear_checks(model, X, y, rows)
+    assert sum(checks["pit"]) == 300
+    assert set(checks["coverage"]) == {"0.5", "0.8", "0.9", "0.95"}
+    write_checks(checks, tmp_path)
+    assert read_checks(tmp_path) == json.loads(json.dumps(checks))
+    html = render(linear_page(model, checks))
+    for title in ("Coefficients", "UQ distribution", "Heterogeneity and estimation", "Checks", "Diagnostics", "Data"):
+        assert f"<h2>{title}</h2>" in html
+    assert EVIL not in html
+    assert "y &amp; co" in html
+    assert is_alone(html)
+    assert "<h2>Checks</h2>" not in render(linear_page(model))
+    (tmp_path / "checks.json").write_text("{}")
+    with pytest.raises(GPSError, match="damaged"):
+        read_checks(tmp_path)
+
+
+def test_probabilities_of_outcomes_are_uniform_for_the_models_own(scissors):
+    model, X, _ = scissors
+    y = model.sample_predictive(X, 20, random_state=1)
+    probability = np.concatenate([model.predict_cdf(X, draw) for draw in y])
+    counts, _ = np.histogram(probability, bins=10, range=(0, 1))
+    assert np.abs(counts / len(probability) - 0.1).max() < 0.03
+    inside = model.predict_interval(X, 0.8)
+    middle = (inside["lower"] + inside["upper"]) / 2
+    lower = model.predict_cdf(X, inside["lower"])
+    assert np.allclose(lower, 0.1, atol=1e-6)
+    assert (model.predict_cdf(X, middle) > lower).all()
+
+
+def test_fit_and_report_from_the_command_line(tmp_path, scissors):
+    _, X, y = scissors
+    X.rename(columns={EVIL: "z"}).assign(y=y).to_csv(tmp_path / "data.csv", index=False)
+    model = tmp_path / "model"
+    result = invoke("fit", "linear", tmp_path / "data.csv", "--target", "y", "--steps", 60, "--out", model)
+    assert result.exit_code == 0, result.output
+    first = (model / "report.html").read_text()
+    refused = invoke("report", model)
+    assert refused.exit_code == 1
+    assert "exists already" in refused.output
+    assert invoke("report", model, "--force").exit_code == 0
+    assert (model / "report.html").read_text() == first
+    assert invoke("report", model, "--out", tmp_path / "mine.html").exit_code == 0
+    assert (tmp_path / "mine.html").read_text() == first
+    assert invoke("report", tmp_path / "nothing").exit_code == 1
+    empty = invoke("report", tmp_path)
+    assert empty.exit_code == 1
+    assert "neither a saved model" in " ".join(empty.output.split())
+
+
+def test_a_point_pattern_is_reported(tmp_path, rng):
+    window = Window.rectangle(0, 1, 0, 1)
+    model = GPSPoissonProcess(n_steps=20, n_cells=64, frequency=1.0).fit(rng.random((60, 2)), window)
+    model.save(tmp_path / "model")
+    assert invoke("report", tmp_path / "model").exit_code == 0
+    html = (tmp_path / "model" / "report.html").read_text()
+    assert "<h2>Intensity</h2>" in html
+    assert is_alone(html)
+
+
+def test_an_experiment_is_reported(tmp_path):
+    record = {"command": f"gpsuq {EVIL}", "results": {"a": {"b": 1.25, "each": [1.0, 2.0]}}, "seconds": 3.0}
+    (tmp_path / "metrics.json").write_text(json.dumps(record))
+    (tmp_path / "table1.md").write_text("| method | error |\n|---|---|\n| gps | 0.7 ± 0.1 |\n")
+    html = render(experiment_page(tmp_path))
+    assert "a / b" in html
+    assert "1, 2" in html
+    assert "0.7 ± 0.1" in html
+    assert EVIL not in html
+    (tmp_path / "metrics.json").write_text("{")
+    with pytest.raises(GPSError, match="damaged"):
+        experiment_page(tmp_path)
+
+
+def test_a_gallery_has_wrong_and_uncertain_ones_first():
+    rng = np.random.default_rng(0)
+    verdicts = assess(rng.dirichlet([8.0, 1.0, 1.0], (1000, 20)))
+    errors = rng.random(1000) < 0.02
+    chosen = chosen_items(verdicts, errors, 100)
+    assert len(chosen) == len(set(chosen)) == 100
+    strange = errors | verdicts.uncertain
+    assert strange[chosen].sum() == min(strange.sum(), 50)
+    assert len(chosen_items(verdicts, errors, 5000)) == 1000
+
+
+def test_a_classifier_without_labels_or_images_is_reported(rng):
+    X = rng.normal(size=(60, 3))
+    model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    page = classifier_page(model, X)
+    assert [section.title for section in page.sections] == [
+        "Gallery",
+        "Verdicts",
+        "What was fitted",
+        "How to read this",
+    ]
+    assert is_alone(render(page))
+    with pytest.raises(GPSError, match="images must have shape"):
+        classifier_page(model, X, images=X)
+    with pytest.raises(GPSError, match="none of the classes"):
+        classifier_page(model, X, ["maybe"] * 60)
+
+
+@pytest.fixture
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium here: `make browser` installs it where it can")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def test_the_gallery_lives_in_a_browser(digits_page, browser, tmp_path):
+    path = write_page(digits_page, tmp_path / "report.html")
+    assert is_alone(path.read_text())
+    page = browser.new_page()
+    problems = []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(path.as_uri())
+    items = page.locator(".item")
+
+    def choice(name):
+        return page.locator(f"select[name={name}]")
+
+    assert items.count() == 60
+    page.get_by_role("button", name="Show more").click()
+    assert items.count() == 120
+    choice("verdict").select_option("uncertain")
+    verdicts = page.locator(".item .verdict").all_inner_texts()
+    assert set(verdicts) == {"Uncertain"}
+    choice("verdict").select_option("")
+    choice("class").select_option("8")
+    assert all("8" in text for text in page.locator(".item .said").all_inner_texts())
+    choice("class").select_option("")
+
+    def first_score():
+        items.first.focus()
+        page.keyboard.press("Enter")
+        assert page.locator("dialog").is_visible()
+        assert page.locator("dialog svg rect").count() == 10
+        value = float(page.locator("dialog dd").first.inner_text())
+        page.keyboard.press("Escape")
+        assert not page.locator("dialog").is_visible()
+        return value
+
+    highest = first_score()
+    choice("order").select_option("up")
+    assert first_score() < highest
+    choice("score").select_option("variance")
+    assert page.screenshot(full_page=True)
+    assert problems == []
