@@ -6,7 +6,7 @@ from torch.distributions import Categorical, Normal
 
 from gpsuq import GPSError, class_score, predictive_score
 from gpsuq.decisions import brier
-from gpsuq.losses import probability_spread
+from gpsuq.losses import probability_spread, shuffled_rows
 
 
 @pytest.fixture
@@ -64,3 +64,16 @@ def test_spread_is_zero_without_it(logits):
 def test_bad_input_is_refused(call, message):
     with pytest.raises(GPSError, match=message):
         call()
+
+
+def test_shuffled_rows_keep_columns_and_break_rows():
+    torch.manual_seed(0)
+    x = torch.arange(20.0)[:, None] + 100.0 * torch.arange(3.0)  # columns move together
+    y = shuffled_rows(x, 4000)
+    assert y.shape == (4000, 3)
+    for column in range(3):
+        values, counts = y[:, column].unique(return_counts=True)
+        assert torch.equal(values, x[:, column])
+        assert float(counts.min()) > 130
+    assert float((torch.corrcoef(y.T) - torch.eye(3)).abs().max()) < 0.06
+    assert shuffled_rows(torch.rand(5, 2, 3), 7).shape == (7, 2, 3)

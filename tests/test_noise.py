@@ -10,7 +10,7 @@ from torch import nn
 
 from gpsuq import GPSError, noisify
 from gpsuq.networks import paper_cnn
-from gpsuq.noise import NoisyLinear, shuffled_rows
+from gpsuq.noise import NoisyLinear
 
 
 class Residual(nn.Module):
@@ -133,32 +133,6 @@ def test_neighbours_share_draws_where_there_are_many(n):
     assert values.shape == (n, 8)
     assert len(values.unique()) <= 128
     assert len(values.unique()) == 8 * n or n > 16
-
-
-def test_shuffled_rows_keep_columns_and_break_rows():
-    torch.manual_seed(0)
-    x = torch.arange(20.0)[:, None] + 100.0 * torch.arange(3.0)  # columns move together
-    y = shuffled_rows(x, 4000)
-    assert y.shape == (4000, 3)
-    for column in range(3):
-        values, counts = y[:, column].unique(return_counts=True)
-        assert torch.equal(values, x[:, column])
-        assert float(counts.min()) > 130
-    assert float((torch.corrcoef(y.T) - torch.eye(3)).abs().max()) < 0.06
-    assert shuffled_rows(torch.rand(5, 2, 3), 7).shape == (7, 2, 3)
-
-
-def test_shuffled_rows_follow_the_observations_and_do_not_move_the_trunk():
-    torch.manual_seed(0)
-    network = noisify(nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)), "2").eval()
-    x, noise = torch.randn(5, 4), torch.randn(1, 7, network.noise_dim)
-    output = network(x, noise=noise, shuffled=3)
-    assert output.shape == (8, 7, 2)
-    assert torch.allclose(output[:5], network(x, noise=noise))
-    output[5:].sum().backward()
-    assert not network.module[0].weight.grad.any()
-    assert float(network.noisy_layer.weight.grad.abs().sum()) > 0
-    assert network(x, noise=noise).shape == (5, 7, 2)
 
 
 def test_spread_is_alike_in_training_and_evaluation():

@@ -57,15 +57,12 @@ def demo(out: OutOption = Path("demo")) -> None:
     with _speaking(console):
         from gpsuq import demo as demo_module
 
-        console.print("Scissors: 2,000 observations, half with slope 1, half with -1 ...")
-        files, pieces, errors = demo_module.run(out, progress=sys.stderr.isatty())
-    region = " and ".join(f"{lower:.1f} to {upper:.1f}" for lower, upper in pieces)
-    console.print(f"Irises: {demo_module.COVERAGE:.0%} of the flowers have a typical petal length of {region} cm.")
-    console.print(
-        f"Digits: {errors.full:.1%} wrong; {errors.uncertain_share:.1%} called Uncertain, {errors.certain:.1%} of the "
-        "others wrong."
-    )
+        console.print("Fitting scissors, irises and digits, about a minute ...")
+        files, sentences = demo_module.run(out, progress=sys.stderr.isatty())
+    for sentence in sentences:
+        console.print(sentence)
     _list_files(console, files)
+    console.print(f"Open {files[-1]} in a browser: it shows all of this.")
 
 
 @fit.command("linear")

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 from torch.distributions import Normal
 
-from gpsuq.decisions import SelectiveError, selective_error
 from gpsuq.experiments import images, scissors
 from gpsuq.experiments.mnist import digits_study
 from gpsuq.gps import GPS
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import Location
 from gpsuq.plots import COLORS, class_boxplots, figure_style, save_figure
+from gpsuq.reports import Page, Picture, Section, Table, Text, classifier_page, write_page
 from gpsuq.uq import UQDistribution
 
 if TYPE_CHECKING:
@@ -58,8 +57,8 @@ def iris_figure(uq: UQDistribution, table: pd.DataFrame) -> Figure:
     return figure
 
 
-def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], SelectiveError]:
-    """Train a small network on digits, write its verdicts and show one that is uncertain; give its errors."""
+def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], Page]:
+    """Train a small network on digits, write its verdicts and show one that is uncertain; give its report."""
     study = digits_study()
     model = images.estimator(study, "gps-0.5", len(study.train.classes), 0, progress=progress)
     model.fit(study.train.pixels(), study.train.labels)
@@ -76,17 +75,52 @@ def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], SelectiveE
         title="the most uncertain digit",
     )
     files = [out / "verdicts.csv", save_figure(figure, out / "most_uncertain.png")]
-    return files, selective_error(verdicts.mean, study.test.labels, verdicts.uncertain)
+    return files, classifier_page(model, study.test.pixels(), study.test.labels, verdicts=verdicts)
 
 
-def run(out: Path, *, progress: bool = False) -> tuple[list[Path], NDArray[np.floating], SelectiveError]:
-    """Write figures and tables; give their paths, the region that holds theta, and the errors on digits."""
+def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
+    """Write figures, tables and one page that shows them; give their paths, and what was found in a sentence each."""
     files = scissors.run(0, 1, out / "scissors", force=True)
     uq, table = iris(progress=progress)
     summary = out / "iris" / "summary.csv"
     summary.parent.mkdir(parents=True, exist_ok=True)
     uq.summary().to_csv(summary)
     figure = save_figure(iris_figure(uq, table), out / "iris" / "petal_length.png")
-    more, errors = digits(out / "digits", progress=progress)
+    more, verdicts = digits(out / "digits", progress=progress)
     region = uq.interval(COVERAGE, of="population", kind="highest-density")["theta"]
-    return [*files, summary, figure, *more], region, errors
+    pieces = " and ".join(f"{lower:.1f} to {upper:.1f}" for lower, upper in region)
+    sentences = [
+        "Scissors: half of 2,000 rows have slope 1, half -1. The posterior of one slope sits at 0; the UQ distribution "
+        "has both.",
+        f"Irises: {COVERAGE:.0%} of the flowers have a typical petal length of {pieces} cm.",
+        f"Digits: {verdicts.lead}",
+    ]
+    page = Page(
+        "gpsuq: a population of parameters instead of one estimate",
+        "Three data sets, one idea: parameters differ between observations, and the law of that difference is learned.",
+        [
+            Section(
+                "Two slopes where a posterior sees none",
+                [
+                    Text(sentences[0]),
+                    Picture(
+                        out / "scissors" / "scissors.png",
+                        "Crossing data, the Bayesian posterior of the slope, the UQ distribution of the slope",
+                        wide=True,
+                    ),
+                ],
+            ),
+            Section(
+                "Three species that nobody named",
+                [
+                    Text(sentences[1]),
+                    Picture(figure, "Petal lengths and the UQ distribution of a flower's typical length"),
+                    Table(uq.summary(), "Summary of the UQ distribution"),
+                ],
+            ),
+            Section("Digits, and when not to trust them", [Text(sentences[2]), *verdicts.sections[0].blocks]),
+            *verdicts.sections[1:],
+        ],
+    )
+    report = write_page(page, out / "report.html")
+    return [*files, summary, figure, *more, report], sentences

@@ -75,6 +75,20 @@ def class_score(logits: Tensor, y: Tensor, *, n_outcomes: int | None = None) -> 
     return pairs - (2.0 / n_draws) * total.gather(1, y.long()[:, None])[:, 0]
 
 
+def shuffled_rows(x: Tensor, count: int) -> Tensor:
+    """Give rows (count, ...) that take each of their numbers from a row of x (n, ...) drawn for it alone.
+
+    Every number is as in the data, and no row is like any of them.
+
+    >>> import torch
+    >>> from gpsuq.losses import shuffled_rows
+    >>> shuffled_rows(torch.tensor([[1.0, 10.0], [2.0, 20.0]]), 3).shape
+    torch.Size([3, 2])
+    """
+    chosen = torch.randint(len(x), (count, *x.shape[1:]), device=x.device)
+    return x.gather(0, chosen)
+
+
 def probability_spread(logits: Tensor) -> Tensor:
     """Give the variance over draws of the class probabilities, summed over classes, for logits (n, M, H): (n,)."""
     return torch.softmax(logits, -1).var(1).sum(-1)

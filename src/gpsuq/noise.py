@@ -25,8 +25,8 @@ class NoisyLinear(nn.Linear):
     r"""Affine layer with a noise input: rows (n, ..., p) and noise (g, M, q) to rows (n M, ..., out).
 
     Of g < n rows of noise each serves as many neighbours, n / g rounded up. Noise is the same at all positions of an
-    observation that has several, (n, T, p). ``shuffled`` rows more follow those of the batch. Between calls of
-    :class:`NoisyNetwork` there is no noise, and the layer is the plain one.
+    observation that has several, (n, T, p). Between calls of :class:`NoisyNetwork` there is no noise, and
+    the layer is the plain one.
     """
 
     noise_weight: nn.Parameter
@@ -40,7 +40,6 @@ class NoisyLinear(nn.Linear):
         bound = 1.0 / math.sqrt(self.in_features + noise_dim)
         self.noise_weight = nn.Parameter(layer.weight.new_empty(self.out_features, noise_dim).uniform_(-bound, bound))
         self.noise: Tensor | None = None
-        self.shuffled = 0
         self.calls = 0
         self.train(layer.training)
 
@@ -52,11 +51,9 @@ class NoisyLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Give the affine map of the input, once for each draw where there is noise."""
-        if self.noise is None:
-            return super().forward(input)
-        if self.shuffled:
-            input = torch.cat([input, shuffled_rows(input.detach(), self.shuffled)])
         plain = super().forward(input)
+        if self.noise is None:
+            return plain
         self.calls += 1
         if self.calls > 1:
             raise GPSError("the layer that was noisified is called twice in one pass: choose one that is called once")
@@ -100,18 +97,15 @@ class NoisyNetwork(nn.Module):
         shape = rows, draws, self.noise_dim
         return torch.randn(shape, generator=generator, device=weight.device, dtype=weight.dtype)
 
-    def forward(self, *inputs: Any, draws: int = 1, noise: Tensor | None = None, shuffled: int = 0) -> Tensor:
-        """Give the outputs of ``draws`` draws for each observation, (n, draws, ...), and of so many shuffled rows.
+    def forward(self, *inputs: Any, draws: int = 1, noise: Tensor | None = None) -> Tensor:
+        """Give the outputs of ``draws`` draws for each observation, (n, draws, ...).
 
         ``noise`` (n or 1, draws, q) takes the place of fresh draws. Those are shared by neighbours in a batch where it
         is large: an observation's own draws are independent, and about a hundred have to be drawn and multiplied.
-        ``shuffled`` rows come after the observations, (n + shuffled, draws, ...): at the layer where noise enters each
-        of their numbers is that of another observation, so that they are like the data in every number, and like none
-        of the data as a whole (:func:`shuffled_rows`).
         """
         if not self.tried:
             self.check(*inputs)
-        n = len(inputs[0]) + shuffled
+        n = len(inputs[0])
         if noise is None:
             if draws < 1:
                 raise GPSError(f"draws must be at least 1, got {draws}")
@@ -119,15 +113,15 @@ class NoisyNetwork(nn.Module):
             noise = self.draw_noise(math.ceil(n / sharing), draws)
         elif noise.dim() != 3 or noise.shape[0] not in (1, n) or noise.shape[2] != self.noise_dim:
             raise GPSError(f"noise must have shape ({n} or 1, draws, {self.noise_dim}), got {tuple(noise.shape)}")
-        return self._passed(inputs, n, noise, shuffled)
+        return self._passed(inputs, n, noise)
 
-    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor, shuffled: int = 0) -> Tensor:
+    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor) -> Tensor:
         layer = self.noisy_layer
-        layer.noise, layer.shuffled, layer.calls = noise, shuffled, 0
+        layer.noise, layer.calls = noise, 0
         try:
             output = self.module(*inputs)
         finally:
-            calls, layer.noise, layer.shuffled = layer.calls, None, 0
+            calls, layer.noise = layer.calls, None
         if calls == 0:
             raise GPSError(f"layer {self.layer!r} is not called by the network's forward: choose another one")
         draws = noise.shape[1]
@@ -183,18 +177,6 @@ class NoisyNetwork(nn.Module):
         except (RuntimeError, ValueError, IndexError) as error:
             shapes = ", ".join(str(tuple(value.shape)) for value in inputs if isinstance(value, Tensor))
             raise GPSError(f"the network fails on inputs of shape {shapes}: {error}") from error
-
-
-def shuffled_rows(x: Tensor, count: int) -> Tensor:
-    """Give rows (count, ...) that take each of their numbers from a row of x (n, ...) drawn for it alone.
-
-    >>> import torch
-    >>> from gpsuq.noise import shuffled_rows
-    >>> shuffled_rows(torch.tensor([[1.0, 10.0], [2.0, 20.0]]), 3).shape
-    torch.Size([3, 2])
-    """
-    chosen = torch.randint(len(x), (count, *x.shape[1:]), device=x.device)
-    return x.gather(0, chosen)
 
 
 def _some_rows(value: Any) -> Any:

@@ -18,7 +18,7 @@ from gpsuq.decisions import risk_coverage
 from gpsuq.epochs import Loss
 from gpsuq.errors import GPSError
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.losses import class_score, probability_spread
+from gpsuq.losses import class_score, probability_spread, shuffled_rows
 from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import random_block, seed_from
@@ -26,7 +26,7 @@ from gpsuq.seeds import random_block, seed_from
 SPREAD_WEIGHTS = (0.0, -0.02, -0.05, -0.1)
 """Weights of the spread that ``"auto"`` tries: none, and rewards."""
 
-OFF_DATA_SPREAD = 0.02
+OFF_DATA_SPREAD = 0.05
 """Default reward for spread at inputs unlike the data."""
 
 _BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
@@ -56,7 +56,7 @@ class GPSClassifier(NetworkClassifier):
         data best (area under the risk-coverage curve).
     off_data_spread
         Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
-        more, made of its rows where noise enters, each number from another row. 0 is the paper's loss.
+        more, each number from another observation of it. 0 is the paper's loss.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -191,7 +191,8 @@ class GPSClassifier(NetworkClassifier):
         def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
             n = len(x)
             shuffled = math.ceil(_SHUFFLED_SHARE * n) if off_data_spread else 0
-            every = network(x, draws=recipe.n_draws, shuffled=shuffled)
+            inputs = torch.cat([x, shuffled_rows(x, shuffled)]) if shuffled else x
+            every = network(inputs, draws=recipe.n_draws)
             logits = every[:n]
             value = class_score(logits, y, n_outcomes=recipe.n_outcomes).mean()
             if spread_weight:
