@@ -25,6 +25,7 @@ def test_table_1_grows_by_seeds_and_is_not_computed_twice(tmp_path, monkeypatch)
     result = digits(tmp_path, *methods, "--seeds", "0")
     assert result.exit_code == 0, result.output
     names = {"metrics.json", "table1.md", "risk_coverage.png", "reliability.png", "boxplots.png", "most_uncertain.png"}
+    names |= {"report.html"}
     assert names <= {path.name for path in tmp_path.iterdir()}
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     by_method = metrics["results"]["by_method"]

@@ -450,7 +450,13 @@ def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **op
 def _run(module: str, *arguments: Any, **options: Any) -> None:
     console = Console()
     with _speaking(console):
+        from gpsuq.reports import experiment_page, write_page
+        from gpsuq.reports.experiment import METRICS_FILE
+        from gpsuq.reports.saved import REPORT_FILE
+
         files = importlib.import_module(module).run(*arguments, **options)
+        folder = next(file.parent for file in files if file.name == METRICS_FILE)
+        files.append(write_page(experiment_page(folder), folder / REPORT_FILE))
     _list_files(console, files)
 
 

@@ -42,6 +42,8 @@ from gpsuq.experiments.record import command_line, write_metrics
 from gpsuq.plots import save_figure
 from gpsuq.plots.classes import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
 from gpsuq.recipes import Recipe
+from gpsuq.reports import Section, classifier_page, experiment_page, write_page
+from gpsuq.reports.saved import REPORT_FILE
 from gpsuq.seeds import derive_seed
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
@@ -349,33 +351,39 @@ def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progres
     seed = int(frame.loc[frame["method"] == first, "seed"].min())
     data = study.train if table == 1 else study.train.without(study.left_out)
     model = trained(study, first, seed, data, out, progress=progress)
-    if table == 1:
-        images = study.test
-        verdicts = model.uncertainty(images.pixels())
-        shown = np.flatnonzero(verdicts.uncertain)
-        title = "an Uncertain image"
-    else:
-        images = study.test.rows(study.test.labels == study.left_out)
-        verdicts = model.uncertainty(images.pixels())
-        shown = np.arange(len(images))
-        title = f"class {study.test.classes[study.left_out]!r} was not in training"
+    images = study.test if table == 1 else study.test.rows(study.test.labels == study.left_out)
+    verdicts = replace(model.uncertainty(images.pixels()), classes=np.array(data.classes))
+    files += _looks(study, table, model, images, verdicts, out)
+    page = experiment_page(out)
+    labels = images.labels if table == 1 else None
+    gallery = classifier_page(model, images.pixels(), labels, images=images.bytes, verdicts=verdicts).sections[0]
+    title = f"{first}, seed {seed}: " + ("test images" if table == 1 else "images of the class that was left out")
+    sections = [Section(title, gallery.blocks), *page.sections]
+    return [*files, write_page(replace(page, sections=sections), out / REPORT_FILE)]
+
+
+def _looks(
+    study: Study, table: int, model: NetworkClassifier, images: Images, verdicts: ClassUncertainty, out: Path
+) -> list[Path]:
+    """Draw the class probabilities of a typical image, and the most uncertain images."""
+    shown = np.flatnonzero(verdicts.uncertain) if table == 1 else np.arange(len(images))
     if len(shown) == 0:
-        return files
+        return []
+    left_out = study.test.classes[study.left_out]
+    title = "an Uncertain image" if table == 1 else f"class {left_out!r} was not in training"
     typical = shown[np.argsort(verdicts.uqc_shortfall[shown])[len(shown) // 2]]
     samples = model.sample_proba(images.rows([typical]).pixels())[0]
     names = images.classes
     figure = class_boxplots(
-        samples, images.bytes[typical], model.classes_ if table == 1 else np.delete(np.array(names), study.left_out),
+        samples, images.bytes[typical], verdicts.classes,
         truth=names[images.labels[typical]], uqc=verdicts.uqc[typical], title=title,
     )  # fmt: skip
-    files.append(save_figure(figure, out / "boxplots.png"))
     most = np.argsort(-verdicts.uqc_shortfall, kind="stable")[:_GALLERY]
-    known = np.array(data.classes)
-    captions = [
-        f"{names[images.labels[i]]} → {known[verdicts.mean[i].argmax()]}, {verdicts.mean[i].max():.2f}" for i in most
+    captions = [f"{names[images.labels[i]]} → {verdicts.prediction[i]}, {verdicts.mean[i].max():.2f}" for i in most]
+    return [
+        save_figure(figure, out / "boxplots.png"),
+        save_figure(image_gallery(images.bytes[most], captions), out / "most_uncertain.png"),
     ]
-    files.append(save_figure(image_gallery(images.bytes[most], captions), out / "most_uncertain.png"))
-    return files
 
 
 def command(
