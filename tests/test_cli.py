@@ -82,7 +82,8 @@ def test_fit_summary_predict(table):
     assert result.exit_code == 0, result.output
     model = table.parent / "model"
     assert {path.name for path in model.iterdir()} == {
-        *("config.json", "model.safetensors", "summary.csv", "rows.csv", "coefficients.png")
+        *("config.json", "model.safetensors", "summary.csv", "rows.csv", "coefficients.png"),
+        *("checks.json", "report.html"),
     }
     assert pd.read_csv(model / "summary.csv")["parameter"].tolist() == ["dose", "age", "intercept", "sigma"]
     assert len(pd.read_csv(model / "rows.csv")) == 60

@@ -33,7 +33,7 @@ def test_fit_summary_simulate(files):
     assert result.exit_code == 0, result.output
     assert "60 points" in result.stdout
     assert {path.name for path in (files / "m").iterdir()} == {
-        "config.json", "model.safetensors", "intensity.csv", "intensity.png", "envelope.png"
+        "config.json", "model.safetensors", "intensity.csv", "intensity.png", "envelope.png", "report.html"
     }  # fmt: skip
     surface = pd.read_csv(files / "m" / "intensity.csv")
     assert surface["area"].sum() == pytest.approx(2.0)
