@@ -116,7 +116,7 @@ def test_a_models_directory_is_not_overwritten_unasked(table):
     ("content", "target", "message"),
     [
         (None, "price", "no column 'price'"),
-        (None, "response", "columns site hold text"),
+        (None, "response", "holds nothing but 'north'"),
         ("", "y", "is empty"),
         ("x,y\n", "y", "no rows"),
         ("x,y\n1,2\n,3\n4,5\n", "y", "rows 2"),

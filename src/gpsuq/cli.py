@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 import warnings
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ StepsOption = Annotated[
     int | None, typer.Option("--steps", min=1, help="Training steps, for a quick try; results use the default.")
 ]
 CoverageOption = Annotated[float, typer.Option("--coverage", help="Probability that an interval should hold.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 
 
@@ -67,7 +69,7 @@ def demo(out: OutOption = Path("demo")) -> None:
 
 @fit.command("linear")
 def fit_linear(
-    data: Annotated[Path, typer.Argument(help="CSV file with a header.")],
+    data: Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     out: Annotated[Path, typer.Option("--out", help="Directory for the model, summary.csv, rows.csv and a figure.")],
     groups: Annotated[
@@ -75,10 +77,12 @@ def fit_linear(
     ] = None,
     weights: Annotated[str | None, typer.Option("--weights", help="Column of frequency weights.")] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")] = None,
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")] = False,
     intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
     random_intercept: Annotated[bool, typer.Option("--random-intercept", help="Let the intercept vary, too.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
     steps: StepsOption = None,
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Fit a linear regression whose coefficients may differ between rows to your own table.
@@ -94,7 +98,8 @@ def fit_linear(
         from gpsuq.reports.page import write_page
         from gpsuq.tables import numbered, read_table, split_table
 
-        table = split_table(read_table(data), target, groups=groups, weights=weights, drop=drop or ())
+        whole = read_table(data)
+        table = split_table(whole, target, groups=groups, weights=weights, drop=drop or (), drop_missing=drop_missing)
         refuse_existing(out.absolute(), force=force)
         estimator = GPSLinearRegression(
             fit_intercept=intercept,
@@ -105,6 +110,8 @@ def fit_linear(
         )
         estimator.fit(table.X, table.y, table.weights, groups=table.groups)
         estimator.save(out, force=force)
+        if table.encoding.levels:
+            table.encoding.write(out)
         estimator.summary().to_csv(out / "summary.csv")
         rows = estimator.explain_rows(table.X, table.y)
         numbered(rows).to_csv(out / "rows.csv")
@@ -112,8 +119,14 @@ def fit_linear(
         checks = linear_checks(estimator, table.X, table.y, rows)
         write_checks(checks, out)
         write_page(linear_page(estimator, checks), out / "report.html")
+    files = [out / name for name in LINEAR_FILES]
+    if as_json:
+        _print_json(_as_json(estimator) | {"rows": len(table.X), "files": list(map(str, files))})
+        return
+    if len(table.X) < len(whole):
+        console.print(f"{len(whole) - len(table.X)} of {len(whole)} rows have missing values and were left out.")
     _print_summary(console, estimator)
-    _list_files(console, [out / name for name in LINEAR_FILES])
+    _list_files(console, files)
 
 
 @fit.command("poisson")
@@ -133,6 +146,7 @@ def fit_poisson(
     drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
     steps: StepsOption = None,
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Fit a random intensity to your own point pattern.
@@ -165,9 +179,13 @@ def fit_poisson(
         fitness = estimator.goodness_of_fit()
         save_figure(envelope(fitness, estimator.window_.unit), out / "envelope.png")
         write_page(poisson_page(estimator, fitness), out / "report.html")
+    files = [out / name for name in POISSON_FILES]
+    if as_json:
+        _print_json(_as_json(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})
+        return
     console.print(_describe_poisson(estimator))
     console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
-    _list_files(console, [out / name for name in POISSON_FILES])
+    _list_files(console, files)
 
 
 def _describe_poisson(estimator: Any) -> str:
@@ -210,6 +228,7 @@ def simulate(
 def summary(
     model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
     coverage: CoverageOption = 0.95,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the parameters of a saved model, with heterogeneity and estimation uncertainty side by side.
 
@@ -221,7 +240,9 @@ def summary(
 
         estimator = load(model)
         table = estimator.summary(coverage) if hasattr(estimator, "summary") else None
-    if table is None:
+    if as_json:
+        _print_json(_as_json(estimator, coverage))
+    elif table is None:
         console.print(_describe_poisson(estimator))
     else:
         _print_summary(console, estimator, table)
@@ -253,9 +274,10 @@ def report(
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
-    data: Annotated[Path, typer.Argument(help="CSV file with the columns of the fit.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the fit.")],
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
     coverage: CoverageOption = 0.95,
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Predict new rows: mean, lower and upper bound of each.
@@ -264,6 +286,7 @@ def predict(
     """
     console = Console()
     with _speaking(console):
+        from gpsuq.encoding import Encoding
         from gpsuq.errors import GPSError
         from gpsuq.io import load
         from gpsuq.tables import check_numbers, numbered, read_table
@@ -271,7 +294,7 @@ def predict(
         estimator = load(model)
         if not hasattr(estimator, "predict_interval"):
             raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
-        table = read_table(data)
+        table = Encoding.read(model).encoded(read_table(data))
         names = list(getattr(estimator, "feature_names_in_", table.columns))
         missing = [name for name in names if name not in table]
         if missing:
@@ -281,7 +304,11 @@ def predict(
         result = estimator.predict_interval(table, coverage)
         result.insert(0, "mean", estimator.predict(table))
         _refuse_file(out, force=force)
-    _write_table(console, numbered(result), out, index=True)
+    table = numbered(result)
+    if as_json and out is None:
+        _print_json(json.loads(table.reset_index().to_json(orient="records")))
+        return
+    _write_table(console, table, out, index=True)
 
 
 def _refuse_file(path: Path | None, *, force: bool) -> None:
@@ -296,9 +323,35 @@ def _write_table(console: Console, table: Any, path: Path | None, *, index: bool
     if path is None:
         typer.echo(table.to_csv(index=index), nl=False)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(path, index=index)
+    from gpsuq.tables import write_table
+
+    with _speaking(console):
+        write_table(table, path, index=index)
     _list_files(console, [path])
+
+
+def _as_json(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
+    """Give what machines want to know of a model."""
+    if hasattr(estimator, "summary"):
+        parameters = json.loads(estimator.summary(coverage).to_json(orient="index"))
+        return {
+            "type": type(estimator).__name__,
+            "coverage": coverage,
+            "heterogeneous": bool(estimator.heterogeneous_),
+            "parameters": parameters,
+            "findings": [finding.message for finding in estimator.findings_],
+        }
+    return {
+        "type": type(estimator).__name__,
+        "points": sum(map(len, estimator.points_)),
+        "expected": estimator.integral(),
+        "frequency": estimator.frequency_,
+        "spread": estimator.fit_.spread.value,
+    }
+
+
+def _print_json(content: Any) -> None:
+    typer.echo(json.dumps(content, indent=2))
 
 
 def _print_summary(console: Console, estimator: Any, summary: Any = None) -> None:

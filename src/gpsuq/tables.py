@@ -1,4 +1,4 @@
-"""Tables of a user's own: read from CSV, checked column by column, split into covariates, target, groups, weights."""
+"""Tables of a user's own: read from CSV or Parquet, checked by columns, split into covariates, target and others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from gpsuq.encoding import Encoding
 from gpsuq.errors import GPSError
 
 if TYPE_CHECKING:
@@ -25,13 +26,16 @@ class Table(NamedTuple):
     y: pd.Series
     groups: pd.Series | None
     weights: pd.Series | None
+    encoding: Encoding
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a CSV file with a header."""
+    """Read a CSV file with a header, or a Parquet file where pyarrow is installed."""
     path = Path(path)
     if not path.is_file():
         raise GPSError(f"there is no file {path}")
+    if path.suffix in (".parquet", ".pq"):
+        return _read_parquet(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -45,22 +49,68 @@ def read_table(path: str | Path) -> pd.DataFrame:
     return table
 
 
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        table = pd.read_parquet(path)
+    except ImportError as error:
+        raise GPSError(f"{path} is a Parquet file, and pyarrow is not installed: pip install pyarrow") from error
+    except (OSError, ValueError) as error:
+        raise GPSError(f"{path} cannot be read as Parquet: {error}") from error
+    if table.empty:
+        raise GPSError(f"{path} has no rows")
+    return table.reset_index(drop=True).rename(columns=str)
+
+
+def write_table(table: pd.DataFrame, path: Path, *, index: bool) -> Path:
+    """Write CSV, or Parquet where the name ends so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix not in (".parquet", ".pq"):
+        table.to_csv(path, index=index)
+        return path
+    try:
+        (table.reset_index() if index else table).rename(columns=str).to_parquet(path, index=False)
+    except ImportError as error:
+        raise GPSError(f"to write {path}, install pyarrow: pip install pyarrow; or name a .csv file") from error
+    return path
+
+
+def without_missing(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Leave out rows that lack a value in one of these columns; the others keep their numbers."""
+    numbers = table[list(columns)].select_dtypes("number").replace([np.inf, -np.inf], np.nan)
+    kept = table[list(columns)].notna().all(axis=1) & numbers.notna().all(axis=1)
+    if not kept.any():
+        raise GPSError("every row lacks a value: leave out the empty column with --drop NAME")
+    return table[kept]
+
+
 def split_table(
-    table: pd.DataFrame, target: str, *, groups: str | None, weights: str | None, drop: Sequence[str]
+    table: pd.DataFrame,
+    target: str,
+    *,
+    groups: str | None,
+    weights: str | None,
+    drop: Sequence[str],
+    drop_missing: bool = False,
 ) -> Table:
-    """Split a table by the names of its columns; what is not named is a covariate."""
+    """Split a table by the names of its columns; what is not named is a covariate, text becomes columns of 0 and 1."""
     for name in (target, groups, weights, *drop):
         if name is not None and name not in table:
             raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
     if len(table) < 2:
         raise GPSError("the table has a single row: at least 2 rows are needed")
     roles = {target, groups, weights, *drop}
-    X = table[[column for column in table if column not in roles]]
-    if X.shape[1] == 0:
+    covariates = [str(column) for column in table if column not in roles]
+    if not covariates:
         raise GPSError("no covariates are left: the table has no other columns than those named")
+    if drop_missing:
+        table = without_missing(table, [*covariates, *(name for name in (target, groups, weights) if name is not None)])
+        if len(table) < 2:
+            raise GPSError("a single row is left without missing values: at least 2 rows are needed")
+    encoding = Encoding.of(table[covariates])
+    X = encoding.encoded(table[covariates])
     check_numbers(X.join(table[[name for name in (target, weights) if name is not None]]))
     chosen = [None if name is None else table[name] for name in (groups, weights)]
-    return Table(X, table[target], *chosen)
+    return Table(X, table[target], chosen[0], chosen[1], encoding)
 
 
 def check_numbers(table: pd.DataFrame) -> None:
@@ -77,7 +127,7 @@ def check_numbers(table: pd.DataFrame) -> None:
         raise GPSError(
             f"missing or infinite values in columns {', '.join(columns)}, rows "
             f"{', '.join(str(row + 1) for row in rows[:_SHOWN])}{more} (the first row below the header is 1); "
-            "fill or delete them"
+            "fill them, delete them, or leave out those rows with --drop-missing"
         )
 
 
@@ -106,5 +156,5 @@ def surface_table(surface: IntensitySurface) -> pd.DataFrame:
 
 
 def numbered(table: pd.DataFrame) -> pd.DataFrame:
-    """Give rows the numbers that messages use: the first row below the header is 1."""
-    return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="row"))
+    """Give rows the numbers that messages use, from those of the file: the first row below the header is 1."""
+    return table.set_axis(pd.Index(table.index + 1, name="row"))

@@ -49,6 +49,7 @@ _DAMAGE = (
     MemoryError,
 )
 LINEAR_FILES = (CONFIG_FILE, _MODEL, "summary.csv", "rows.csv", "coefficients.png", "checks.json", "report.html")
+OPTIONAL_FILES = ("columns.json",)
 POISSON_FILES = (CONFIG_FILE, _MODEL, "intensity.csv", "intensity.png", "envelope.png", "report.html")
 """What the directories of saved models may hold; all but the first two are written for people by ``gpsuq fit``."""
 
@@ -100,7 +101,7 @@ def refuse_existing(directory: Path, *, force: bool) -> None:
     foreign = (
         []
         if not directory.is_dir()
-        else sorted({path.name for path in directory.iterdir()} - {*LINEAR_FILES, *POISSON_FILES})
+        else sorted({path.name for path in directory.iterdir()} - {*LINEAR_FILES, *POISSON_FILES, *OPTIONAL_FILES})
     )
     if foreign or not directory.is_dir():
         raise GPSError(
