@@ -152,6 +152,21 @@ def test_export_for_arviz(uq):
     assert "posterior" not in tree.children
 
 
+def test_the_export_is_what_arviz_reads_and_netcdf_holds(uq, tmp_path):
+    arviz_stats = pytest.importorskip("arviz_stats", reason="arviz-stats is not installed")
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("xarray_einstats", reason="pip install gpsuq[arviz]")
+    tree = uq.to_datatree(200)
+    table = arviz_stats.summary(tree, group="uq", round_to="none")
+    assert np.isclose(float(table.loc["sigma", "mean"]), uq.draws(200)["sigma"].mean(), rtol=1e-3)
+    pytest.importorskip("h5py", reason="pip install gpsuq[arviz]")
+    tree.to_netcdf(tmp_path / "uq.nc", engine="h5netcdf")
+    again = xarray.open_datatree(tmp_path / "uq.nc", engine="h5netcdf")
+    assert again["uq"]["slope"].dims == ("chain", "draw", "coef")
+    assert bool((again["uq"]["slope"] == tree["uq"]["slope"]).all())
+    again.close()
+
+
 def test_tables_of_draws(uq):
     table = uq.columns(20)
     assert table.shape == (60, 4)
