@@ -1,4 +1,4 @@
-"""How a recipe does on validation images: MNIST's first 55,000 training images without the digit 1, judged by the rest.
+"""How a recipe does on validation images: MNIST's training images without the digit 1, judged by every twelfth.
 
 The test images are never read: this is how the default of ``GPSClassifier`` was chosen.
 """
@@ -22,7 +22,8 @@ def measured(weight_decay: float, off_data_spread: float, epochs: int, seed: int
     from gpsuq.networks import paper_cnn
 
     images = load_images("mnist")
-    train, validation = images.rows(slice(0, 55_000)), images.rows(slice(55_000, None))
+    aside = np.arange(len(images)) % 12 == 0  # not the last ones: they are easier than the test images
+    train, validation = images.rows(~aside), images.rows(aside)
     known, seen = train.without(LEFT_OUT), validation.without(LEFT_OUT)
     recipe = replace(Recipe(), epochs=epochs, weight_decay=weight_decay)
     model = GPSClassifier(
