@@ -54,11 +54,12 @@ def data():
         (GPSClassifier(recipe=RECIPE), None),
         (GPSClassifier(own, "4", ratio=0.3, recipe=RECIPE, random_state=3), own),
         (GPSClassifier(own, "0", recipe=RECIPE, spread_weight="auto"), own),
+        (GPSClassifier(own, ("0", "4"), recipe=RECIPE), own),
         (PlainClassifier(recipe=RECIPE), None),
         (DropoutClassifier(dropped, recipe=RECIPE), dropped),
         (EnsembleClassifier(own, n_members=2, recipe=RECIPE), own),
     ],
-    ids=["default", "own", "auto", "plain", "dropout", "ensemble"],
+    ids=["default", "own", "auto", "two", "plain", "dropout", "ensemble"],
 )
 def test_a_saved_classifier_is_the_same_classifier(model, network, data, tmp_path):
     X, y = data
@@ -132,7 +133,7 @@ def test_labels_that_json_cannot_hold_are_refused(data, tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("classes", {"type": "O", "labels": ["a"]}), ("input_shape", "x"), ("noise_dim", 7), ("fitted", {})],
+    [("classes", {"type": "O", "labels": ["a"]}), ("input_shape", "x"), ("noise_dims", [7]), ("fitted", {})],
 )
 def test_a_damaged_description_is_refused(key, value, data, tmp_path):
     path = GPSClassifier(recipe=RECIPE).fit(*data).save(tmp_path / "model")

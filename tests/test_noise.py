@@ -64,6 +64,8 @@ NETWORKS = {
     "mlp": (lambda: mlp(norm=False), "0", (4,)),
     "mlp with batch norm": (lambda: mlp(norm=True), "0", (4,)),
     "last layer": (lambda: mlp(norm=True), "3", (4,)),
+    "two layers": (lambda: mlp(norm=True), ("0", "3"), (4,)),
+    "two layers of the paper's": (lambda: paper_cnn(10, width=20), ("head.0", "head.6"), (1, 28, 28)),
     "paper": (lambda: paper_cnn(10, width=20), "head.0", (1, 28, 28)),
     "residual": (Residual, "head.0", (1, 8, 8)),
 }
@@ -86,9 +88,9 @@ def test_the_fast_way_equals_the_slow_one(name, training):
     assert torch.allclose(fast.flatten(0, 1), slow[:, 0], atol=1e-10)
     assert fast.var(1).min() > 0
     # The layer is that of the stacked input [x; z].
-    noisy = network.noisy_layer
+    noisy = network.noisy_layers[0]
     rows = torch.randn(5, noisy.in_features, dtype=torch.float64)
-    z = network.draw_noise(5, 1)
+    z = torch.randn(5, 1, noisy.noise_dim, dtype=torch.float64)
     noisy.noise, noisy.calls = z, 0
     stacked = torch.cat([noisy.weight, noisy.noise_weight], 1)
     assert torch.allclose(noisy(rows), torch.cat([rows, z[:, 0]], 1) @ stacked.T + noisy.bias)
@@ -115,8 +117,8 @@ def test_shared_draws_are_independent_inside_an_observation():
     torch.manual_seed(0)
     network = noisify(nn.Sequential(nn.Linear(2, 1, bias=False)), "0", ratio=0.5)
     with torch.no_grad():
-        network.noisy_layer.weight.zero_()
-        network.noisy_layer.noise_weight.fill_(1.0)
+        network.noisy_layers[0].weight.zero_()
+        network.noisy_layers[0].noise_weight.fill_(1.0)
         values = torch.cat([network(torch.zeros(200, 2), draws=8)[..., 0] for _ in range(800)])[::13]
     assert len(values) > 12_000
     assert abs(float(values.mean())) < 0.02
@@ -133,6 +135,24 @@ def test_neighbours_share_draws_where_there_are_many(n):
     assert values.shape == (n, 8)
     assert len(values.unique()) <= 128
     assert len(values.unique()) == 8 * n or n > 16
+
+
+def test_noise_at_several_layers_is_one_z():
+    torch.manual_seed(0)
+    network = noisify(mlp(norm=False), ["3", "0"], 0.5)
+    assert network.noise_dims == [4, 2]
+    x = torch.randn(300, 4)
+    assert network(x, draws=5).shape == (300, 5, 3)
+    noise = network.draw_noise(1, 1)
+    moved = noise.clone()
+    moved[..., :4] += 1.0  # at the last layer: the outputs move as one
+    with torch.no_grad():
+        change = network(x, noise=moved) - network(x, noise=noise)
+    assert torch.allclose(change, change[:1].expand_as(change), atol=1e-5)
+    with pytest.raises(GPSError, match="different"):
+        noisify(mlp(norm=False), ["0", "0"])
+    with pytest.raises(GPSError, match="no layer '9'"):
+        noisify(mlp(norm=False), ["0", "9"])
 
 
 def test_spread_is_alike_in_training_and_evaluation():
@@ -239,4 +259,4 @@ def test_bad_arguments_are_refused():
     assert network.training
     with pytest.raises(RuntimeError):
         network(torch.zeros(2, 9))
-    assert network.noisy_layer.noise is None
+    assert network.noisy_layers[0].noise is None

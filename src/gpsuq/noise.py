@@ -1,6 +1,6 @@
 r"""Noise inputs for networks: :func:`noisify` turns any ``nn.Module`` into a generator G(x, Z).
 
-The noise enters beside the input of one affine layer, :math:`W [x; z] + b = W_x x + W_z z + b`. Everything before that
+The noise enters beside the input of an affine layer, :math:`W [x; z] + b = W_x x + W_z z + b`. Everything before that
 layer runs once per observation; from there on each observation is M rows, one for each draw. A layer that normalises
 over the batch then sees all draws, in training as in evaluation.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -21,9 +23,17 @@ _TRIED_ROWS, _TRIED_DRAWS = 3, 2
 _TOLERANCE = 1e-3
 
 
+@dataclass
+class _Pass:
+    """What the noisy layers of one network share while they are called: whether observations are rows of draws yet."""
+
+    expanded: bool = False
+
+
 class NoisyLinear(nn.Linear):
     r"""Affine layer with a noise input: rows (n, ..., p) and noise (g, M, q) to rows (n M, ..., out).
 
+    Behind another such layer the rows are (n M, ..., p) already, and each gets the noise of its own draw.
     Of g < n rows of noise each serves as many neighbours, n / g rounded up. Noise is the same at all positions of an
     observation that has several, (n, T, p). Between calls of :class:`NoisyNetwork` there is no noise, and
     the layer is the plain one.
@@ -40,6 +50,7 @@ class NoisyLinear(nn.Linear):
         bound = 1.0 / math.sqrt(self.in_features + noise_dim)
         self.noise_weight = nn.Parameter(layer.weight.new_empty(self.out_features, noise_dim).uniform_(-bound, bound))
         self.noise: Tensor | None = None
+        self.shared = _Pass()
         self.calls = 0
         self.train(layer.training)
 
@@ -58,12 +69,14 @@ class NoisyLinear(nn.Linear):
         if self.calls > 1:
             raise GPSError("the layer that was noisified is called twice in one pass: choose one that is called once")
         moved = self.noise @ self.noise_weight.T  # (row of noise, draw, out)
-        if 1 < len(moved) < len(plain):
-            sharing = math.ceil(len(plain) / len(moved))
-            moved = moved[:, None].expand(-1, sharing, -1, -1).flatten(0, 1)[: len(plain)]
+        rows = plain.unflatten(0, (-1, moved.shape[1])) if self.shared.expanded else plain[:, None]
+        self.shared.expanded = True
+        if 1 < len(moved) < len(rows):
+            sharing = math.ceil(len(rows) / len(moved))
+            moved = moved[:, None].expand(-1, sharing, -1, -1).flatten(0, 1)[: len(rows)]
         positions = (1,) * (plain.dim() - 2)
         moved = moved.reshape(*moved.shape[:2], *positions, self.out_features)
-        return (plain[:, None] + moved).flatten(0, 1)
+        return (rows + moved).flatten(0, 1)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, noise_dim={self.noise_dim}"
@@ -75,25 +88,34 @@ class NoisyNetwork(nn.Module):
     ``module`` is the user's network with one layer replaced; it can be trained, copied, pickled and saved as any other.
     """
 
-    def __init__(self, module: nn.Module, layer: str) -> None:
+    def __init__(self, module: nn.Module, layers: Sequence[str]) -> None:
         super().__init__()
         self.module = module
-        self.layer = layer
+        self.layers = tuple(layers)
         self.tried = False
 
     @property
-    def noisy_layer(self) -> NoisyLinear:
-        """The layer where noise enters."""
-        return cast(NoisyLinear, self.module.get_submodule(self.layer))
+    def noisy_layers(self) -> list[NoisyLinear]:
+        """The layers where noise enters."""
+        return [cast(NoisyLinear, self.module.get_submodule(name)) for name in self.layers]
+
+    @property
+    def noise_dims(self) -> list[int]:
+        """How many of Z's numbers enter at each layer."""
+        return [layer.noise_dim for layer in self.noisy_layers]
 
     @property
     def noise_dim(self) -> int:
         """q, the dimension of Z."""
-        return self.noisy_layer.noise_dim
+        return sum(self.noise_dims)
+
+    @property
+    def _where(self) -> str:
+        return f"layer {self.layers[0]!r}" if len(self.layers) == 1 else f"layers {', '.join(map(repr, self.layers))}"
 
     def draw_noise(self, rows: int, draws: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw Z for so many rows, (rows, draws, q); one row can serve all observations."""
-        weight = self.noisy_layer.noise_weight
+        weight = self.noisy_layers[0].noise_weight
         shape = rows, draws, self.noise_dim
         return torch.randn(shape, generator=generator, device=weight.device, dtype=weight.dtype)
 
@@ -116,19 +138,22 @@ class NoisyNetwork(nn.Module):
         return self._passed(inputs, n, noise)
 
     def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor) -> Tensor:
-        layer = self.noisy_layer
-        layer.noise, layer.calls = noise, 0
+        layers, shared = self.noisy_layers, _Pass()
+        for layer, part in zip(layers, noise.split(self.noise_dims, -1), strict=True):
+            layer.noise, layer.shared, layer.calls = part, shared, 0
         try:
             output = self.module(*inputs)
         finally:
-            calls, layer.noise = layer.calls, None
-        if calls == 0:
-            raise GPSError(f"layer {self.layer!r} is not called by the network's forward: choose another one")
+            for layer in layers:
+                layer.noise = None
+        for name, layer in zip(self.layers, layers, strict=True):
+            if layer.calls == 0:
+                raise GPSError(f"layer {name!r} is not called by the network's forward: choose another one")
         draws = noise.shape[1]
         if not isinstance(output, Tensor) or output.dim() < 1 or len(output) != n * draws:
             shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise GPSError(
-                f"the network must give one row for each of the {n * draws} rows behind layer {self.layer!r}, it gave "
+                f"the network must give one row for each of the {n * draws} rows behind {self._where}, it gave "
                 f"{shape}: its layers behind the noise must not fix the number of rows"
             )
         return output.reshape(n, draws, *output.shape[1:])
@@ -153,7 +178,7 @@ class NoisyNetwork(nn.Module):
                 except (RuntimeError, ValueError, IndexError) as error:
                     self._plain_pass(few)  # the user's own mistake first
                     raise GPSError(
-                        f"layer {self.layer!r} cannot take noise: behind it an observation is one row for each draw, "
+                        f"{self._where} cannot take noise: behind it an observation is one row for each draw, "
                         f"and the network fails on that ({error}); is there a skip connection around the layer?"
                     ) from error
                 repeated = tuple(_repeated(value, _TRIED_DRAWS) for value in few)
@@ -166,7 +191,7 @@ class NoisyNetwork(nn.Module):
         size = slow.abs().max().clamp_min(1.0)
         if not bool(((fast.flatten(0, 1) - slow[:, 0]).abs() <= _TOLERANCE * size).all()):
             raise GPSError(
-                f"layer {self.layer!r} cannot take noise: the network gives other outputs when draws are passed "
+                f"{self._where} cannot take noise: the network gives other outputs when draws are passed "
                 "together than one by one; is there a skip connection around the layer, or does a layer mix rows?"
             )
         self.tried = True
@@ -191,8 +216,10 @@ def _repeated(value: Any, times: int) -> Any:
     return value.repeat_interleave(times, 0) if isinstance(value, Tensor) else value
 
 
-def noisify(module: nn.Module, layer: str, ratio: float = 0.5, *, example: Tensor | None = None) -> NoisyNetwork:
-    """Give a copy of a network a noise input at the affine layer named ``layer``.
+def noisify(
+    module: nn.Module, layer: str | Sequence[str], ratio: float = 0.5, *, example: Tensor | None = None
+) -> NoisyNetwork:
+    """Give a copy of a network a noise input at the affine layer named ``layer``, or at several of them.
 
     Weights are kept, so that a trained network can be taken; the noise weights start as those of a new layer would.
 
@@ -201,7 +228,7 @@ def noisify(module: nn.Module, layer: str, ratio: float = 0.5, *, example: Tenso
     module
         Any network.
     layer
-        Name of an ``nn.Linear`` in it, as ``named_modules`` gives it: ``"fc"``, ``"head.0"``.
+        Name of an ``nn.Linear`` in it, as ``named_modules`` gives it: ``"fc"``, ``"head.0"``; or a list of names.
     ratio
         The paper's r: q = r p noise numbers for a layer of p inputs, at least one.
     example
@@ -220,6 +247,24 @@ def noisify(module: nn.Module, layer: str, ratio: float = 0.5, *, example: Tenso
         raise GPSError(f"noisify takes an nn.Module, got {type(module).__name__}")
     if not ratio > 0:
         raise GPSError(f"ratio must be positive, got {ratio}")
+    names = [layer] if isinstance(layer, str) else list(layer)
+    if not names or len(set(names)) < len(names):
+        raise GPSError(f"layer must name one layer or several different ones, got {layer!r}")
+    for name in names:
+        _check_layer(module, name)
+    network = NoisyNetwork(copy.deepcopy(module), names)
+    for name in names:
+        parent, _, child = name.rpartition(".")
+        original = cast(nn.Linear, network.module.get_submodule(name))
+        noise_dim = max(1, round(ratio * original.in_features))
+        setattr(network.module.get_submodule(parent), child, NoisyLinear(original, noise_dim))
+    if example is not None:
+        network.check(example)
+    return network
+
+
+def _check_layer(module: nn.Module, layer: str) -> None:
+    """Raise where noise cannot enter at the named layer."""
     named = dict(module.named_modules(remove_duplicate=False))
     if layer not in named or layer == "":
         linear = [name for name, item in named.items() if name and isinstance(item, nn.Linear)]
@@ -239,11 +284,3 @@ def noisify(module: nn.Module, layer: str, ratio: float = 0.5, *, example: Tenso
         )
     if sum(item is target for item in named.values()) > 1:
         raise GPSError(f"layer {layer!r} is used under several names, so that it would be called twice; choose another")
-    network = NoisyNetwork(copy.deepcopy(module), layer)
-    parent, _, name = layer.rpartition(".")
-    original = cast(nn.Linear, network.module.get_submodule(layer))
-    noise_dim = max(1, round(ratio * original.in_features))
-    setattr(network.module.get_submodule(parent), name, NoisyLinear(original, noise_dim))
-    if example is not None:
-        network.check(example)
-    return network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ class GPSClassifier(NetworkClassifier):
         Your network, which is copied and keeps its weights, or a function that makes a new one; None makes a perceptron
         for tables.
     layer
-        Name of the affine layer where noise enters; None takes the first one.
+        Name of the affine layer where noise enters, or names of several; None takes the first one.
     ratio
         Noise inputs for each input of that layer, the paper's r.
     spread_weight
@@ -98,7 +98,7 @@ class GPSClassifier(NetworkClassifier):
     def __init__(
         self,
         network: nn.Module | Callable[[], nn.Module] | None = None,
-        layer: str | None = None,
+        layer: str | Sequence[str] | None = None,
         *,
         ratio: float = 0.5,
         spread_weight: float | Literal["auto"] = 0.0,
@@ -212,6 +212,6 @@ class GPSClassifier(NetworkClassifier):
         ]
         start = draws.start - first * _BLOCK
         noise = torch.cat(blocks)[start : start + draws.stop - draws.start]
-        weight = network.noisy_layer.noise_weight
+        weight = network.noisy_layers[0].noise_weight
         result: Tensor = network(x.to(weight), noise=noise[None].to(weight))
         return result

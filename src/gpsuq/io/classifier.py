@@ -48,8 +48,8 @@ def describe(estimator: NetworkClassifier) -> tuple[dict[str, Any], dict[str, Te
     if isinstance(estimator, GPSClassifier):
         path = estimator.spread_path_
         config |= {
-            "layer": estimator.network_.layer,
-            "noise_dim": estimator.network_.noise_dim,
+            "layers": list(estimator.network_.layers),
+            "noise_dims": estimator.network_.noise_dims,
             "spread_weight": estimator.spread_weight_,
             "spread_path": None if path is None else path.reset_index().to_dict("list"),
         }
@@ -94,14 +94,15 @@ def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
 def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
     if isinstance(module, NoisyNetwork):
         return module
-    width = getattr(dict(module.named_modules()).get(config["layer"]), "in_features", 1)
-    return noisify(module, config["layer"], config["noise_dim"] / width)
+    first, noise_dim = config["layers"][0], config["noise_dims"][0]
+    width = getattr(dict(module.named_modules()).get(first), "in_features", 1)
+    return noisify(module, config["layers"], noise_dim / width)
 
 
 def describe_network(network: NoisyNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Give what a network with a noise input is beside its code."""
     return (
-        {"layer": network.layer, "noise_dim": network.noise_dim, "network": repr(network.module)},
+        {"layers": list(network.layers), "noise_dims": network.noise_dims, "network": repr(network.module)},
         whole(network, _PREFIX),
     )
 
