@@ -111,7 +111,7 @@ def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
                 ],
             ),
             Section(
-                "Three species that nobody named",
+                "Species that nobody named",
                 [
                     Text(sentences[1]),
                     Picture(figure, "Petal lengths and the UQ distribution of a flower's typical length"),
