@@ -26,7 +26,7 @@ demo: $(INSTALLED)
 
 # The report's tests open it in Chromium and are skipped where there is none; installing one may need to be root.
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  (apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium) >/dev/null 2>&1 || \
 	  echo "Chromium is not here and could not be installed: the report's browser tests will be skipped"
 

@@ -74,10 +74,6 @@ class Encoding:
             parts.append(pd.DataFrame(columns).mask(shown.isna()))
         return pd.concat(parts, axis=1)
 
-    def columns(self) -> list[str]:
-        """Give the names of the columns that are encoded."""
-        return list(self.levels)
-
     def write(self, directory: Path) -> Path:
         """Write the levels beside a saved model."""
         path = directory / FILE

@@ -108,12 +108,15 @@ def split_table(
             raise GPSError("a single row is left without missing values: at least 2 rows are needed")
     encoding = Encoding.of(table[covariates])
     X = encoding.encoded(table[covariates])
-    check_numbers(X.join(table[[name for name in (target, weights) if name is not None]]))
+    check_numbers(
+        X.join(table[[name for name in (target, weights) if name is not None]]),
+        advice="fill them, delete them, or leave out those rows with --drop-missing",
+    )
     chosen = [None if name is None else table[name] for name in (groups, weights)]
     return Table(X, table[target], chosen[0], chosen[1], encoding)
 
 
-def check_numbers(table: pd.DataFrame) -> None:
+def check_numbers(table: pd.DataFrame, *, advice: str = "fill or delete them") -> None:
     """Raise where a column holds text, or a cell is missing or infinite; name them."""
     text = [str(name) for name in table if not pd.api.types.is_numeric_dtype(table[name])]
     if text:
@@ -127,7 +130,7 @@ def check_numbers(table: pd.DataFrame) -> None:
         raise GPSError(
             f"missing or infinite values in columns {', '.join(columns)}, rows "
             f"{', '.join(str(row + 1) for row in rows[:_SHOWN])}{more} (the first row below the header is 1); "
-            "fill them, delete them, or leave out those rows with --drop-missing"
+            f"{advice}"
         )
 
 
