@@ -54,7 +54,7 @@ def data():
         (GPSClassifier(recipe=RECIPE), None),
         (GPSClassifier(own, "4", ratio=0.3, recipe=RECIPE, random_state=3), own),
         (GPSClassifier(own, "0", recipe=RECIPE, spread_weight="auto"), own),
-        (GPSClassifier(own, ("0", "4"), recipe=RECIPE), own),
+        (GPSClassifier(own, ("0", "4"), ratio=0.4, recipe=RECIPE), own),
         (PlainClassifier(recipe=RECIPE), None),
         (DropoutClassifier(dropped, recipe=RECIPE), dropped),
         (EnsembleClassifier(own, n_members=2, recipe=RECIPE), own),
@@ -145,7 +145,7 @@ def test_a_damaged_description_is_refused(key, value, data, tmp_path):
 
 def test_a_noisy_network_is_saved(tmp_path):
     torch.manual_seed(0)
-    network = noisify(own(), "4", 0.25).eval()
+    network = noisify(own(), ("0", "4"), 0.4).eval()  # 2 and 3 numbers: no one ratio any more
     path = save(network, tmp_path / "network")
     again = load(path, network=own())
     x, noise = torch.randn(5, 4), torch.randn(1, 6, network.noise_dim)

@@ -13,5 +13,9 @@ class CheckpointError(GPSError):
     """A checkpoint is damaged or belongs to another fit."""
 
 
+class MissingCodeError(GPSError):
+    """A saved model needs a piece of the user's code, which no saved model holds."""
+
+
 class GPSWarning(UserWarning):
     """A result exists but needs care; the message says why in plain words."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -85,7 +85,7 @@ class NoisyLinear(nn.Linear):
 class NoisyNetwork(nn.Module):
     """A network with a noise input, made by :func:`noisify`: ``network(x, draws=M)`` gives outputs (n, M, ...).
 
-    ``module`` is the user's network with one layer replaced; it can be trained, copied, pickled and saved as any other.
+    ``module`` is the user's network with those layers replaced; it is trained, copied, pickled and saved as any other.
     """
 
     def __init__(self, module: nn.Module, layers: Sequence[str]) -> None:
@@ -250,21 +250,27 @@ def noisify(
     names = [layer] if isinstance(layer, str) else list(layer)
     if not names or len(set(names)) < len(names):
         raise GPSError(f"layer must name one layer or several different ones, got {layer!r}")
-    for name in names:
-        _check_layer(module, name)
-    network = NoisyNetwork(copy.deepcopy(module), names)
-    for name in names:
-        parent, _, child = name.rpartition(".")
-        original = cast(nn.Linear, network.module.get_submodule(name))
-        noise_dim = max(1, round(ratio * original.in_features))
-        setattr(network.module.get_submodule(parent), child, NoisyLinear(original, noise_dim))
+    widths = {name: _checked_layer(module, name).in_features for name in names}
+    network = with_noise(module, {name: max(1, round(ratio * width)) for name, width in widths.items()})
     if example is not None:
         network.check(example)
     return network
 
 
-def _check_layer(module: nn.Module, layer: str) -> None:
-    """Raise where noise cannot enter at the named layer."""
+def with_noise(module: nn.Module, noise_dims: Mapping[str, int]) -> NoisyNetwork:
+    """Give a copy of a network so many noise inputs at each named layer."""
+    for name in noise_dims:
+        _checked_layer(module, name)
+    network = NoisyNetwork(copy.deepcopy(module), tuple(noise_dims))
+    for name, noise_dim in noise_dims.items():
+        parent, _, child = name.rpartition(".")
+        original = cast(nn.Linear, network.module.get_submodule(name))
+        setattr(network.module.get_submodule(parent), child, NoisyLinear(original, noise_dim))
+    return network
+
+
+def _checked_layer(module: nn.Module, layer: str) -> nn.Linear:
+    """Give the named layer; raise where noise cannot enter at it."""
     named = dict(module.named_modules(remove_duplicate=False))
     if layer not in named or layer == "":
         linear = [name for name, item in named.items() if name and isinstance(item, nn.Linear)]
@@ -284,3 +290,4 @@ def _check_layer(module: nn.Module, layer: str) -> None:
         )
     if sum(item is target for item in named.values()) > 1:
         raise GPSError(f"layer {layer!r} is used under several names, so that it would be called twice; choose another")
+    return target

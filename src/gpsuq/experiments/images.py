@@ -347,7 +347,7 @@ def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progres
     ]
     first = next((m for m in frame["method"] if m.startswith("gps-")), None)
     if first is None:
-        return files
+        return [*files, write_page(experiment_page(out), out / REPORT_FILE)]
     seed = int(frame.loc[frame["method"] == first, "seed"].min())
     data = study.train if table == 1 else study.train.without(study.left_out)
     model = trained(study, first, seed, data, out, progress=progress)

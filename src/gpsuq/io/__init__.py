@@ -22,9 +22,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpsuq._version import __version__
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.io import classifier, linear, poisson, uq
-from gpsuq.io.classifier import CLASSIFIERS, MissingCodeError
+from gpsuq.io.classifier import CLASSIFIERS
 
 FORMAT = 1
 CONFIG_FILE, _MODEL = "config.json", "model.safetensors"

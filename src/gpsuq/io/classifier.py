@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from gpsuq.baselines.classifiers import DropoutClassifier, EnsembleClassifier, PlainClassifier
 from gpsuq.checkpoints import under
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.estimators import GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.io.tensors import whole
-from gpsuq.noise import NoisyNetwork, noisify
+from gpsuq.noise import NoisyNetwork, with_noise
 from gpsuq.recipes import Recipe
 
 CLASSIFIERS: dict[str, type[NetworkClassifier]] = {
@@ -94,9 +94,7 @@ def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
 def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
     if isinstance(module, NoisyNetwork):
         return module
-    first, noise_dim = config["layers"][0], config["noise_dims"][0]
-    width = getattr(dict(module.named_modules()).get(first), "in_features", 1)
-    return noisify(module, config["layers"], noise_dim / width)
+    return with_noise(module, dict(zip(config["layers"], config["noise_dims"], strict=True)))
 
 
 def describe_network(network: NoisyNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -116,10 +114,6 @@ def restore_network(
     module = network if isinstance(network, nn.Module) else network()
     filled = _filled(_noisy(module, config), tensors, config)
     return filled.eval()  # type: ignore[return-value]
-
-
-class MissingCodeError(GPSError):
-    """A saved model needs a piece of the user's code."""
 
 
 def _asking(what: str, description: str) -> str:

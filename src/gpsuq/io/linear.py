@@ -10,9 +10,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from gpsuq.checkpoints import under
 from gpsuq.diagnostics import Finding
 from gpsuq.estimators import GPSLinearRegression
 from gpsuq.generators import MLP, Generator
+from gpsuq.io.tensors import whole
 from gpsuq.linear import LinearFit, LinearUnits
 from gpsuq.parameters import DataScale, ParameterMap
 from gpsuq.spread import SpreadChoice
@@ -42,7 +44,7 @@ def describe(estimator: GPSLinearRegression) -> tuple[dict[str, Any], dict[str, 
         "reweighted": fit.reweighted,
         "findings": [asdict(finding) for finding in fit.findings],
     }
-    tensors = {f"generator/{name}": tensor.clone().contiguous() for name, tensor in fit.generator.state_dict().items()}
+    tensors = whole(fit.generator, "generator/")
     tensors |= {f"units/{name}": torch.from_numpy(np.ascontiguousarray(getattr(fit.units, name))) for name in _UNITS}
     return config, tensors | {"offset": fit.offset.contiguous()}
 
@@ -63,8 +65,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearRegr
     parameter_map = ParameterMap(declared, units.rank, scale)
     body = spec.build(parameter_map.width(random=True), config["n_chains"], scale, units.rank, 0)
     generator = Generator(body, parameter_map, config["n_chains"])
-    prefix = "generator/"
-    generator.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    generator.load_state_dict(under(tensors, "generator/"))
     path = config["spread_path"]
     choice = (
         None if path is None else SpreadChoice(config["spread_weight"], pd.DataFrame(path).set_index("spread_weight"))

@@ -10,7 +10,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from gpsuq.checkpoints import under
 from gpsuq.estimators import GPSPoissonProcess
+from gpsuq.io.tensors import whole
 from gpsuq.poisson import Choice, Locations, PoissonFit
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
@@ -44,7 +46,7 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
     }
     for number, covariate in enumerate(locations.covariates):
         arrays |= {f"covariate/{number}/{part}": getattr(covariate, part) for part in ("x", "y", "values")}
-    tensors = {f"body/{name}": tensor.clone().contiguous() for name, tensor in fit.body.state_dict().items()}
+    tensors = whole(fit.body, "body/")
     return config, tensors | {name: torch.from_numpy(np.array(a, order="C")) for name, a in arrays.items()}
 
 
@@ -75,7 +77,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
         settings.noise_dim,
     )
     body = SurfaceBody(spec, 0)
-    body.load_state_dict({k.removeprefix("body/"): v for k, v in tensors.items() if k.startswith("body/")})
+    body.load_state_dict(under(tensors, "body/"))
     path = config["smoothness_path"]
     frequency = float(config["frequency"])
     smoothness = None if path is None else Choice(frequency, pd.DataFrame(path).set_index("frequency"))

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from gpsuq.checkpoints import under
 from gpsuq.diagnostics import Finding
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.generators import MLP, Generator, GeneratorSpec, as_generator_spec
-from gpsuq.io.classifier import MissingCodeError
 from gpsuq.io.tensors import whole
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import DataScale, ParameterMap

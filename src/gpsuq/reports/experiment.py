@@ -25,7 +25,7 @@ def experiment_page(directory: Path) -> Page:
         raise GPSError(f"{directory} holds neither a saved model nor an experiment's {METRICS_FILE}") from error
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise GPSError(f"{path} is damaged: {error}") from error
-    tables = [_markdown_table(file) for file in sorted(directory.glob("*.md"))]
+    tables = [_markdown_table(file) for file in sorted(directory.glob("table*.md"))]
     figures = [Picture(file, file.stem.replace("_", " "), file.stem.replace("_", " "), wide=True)
                for file in sorted(directory.glob("*.png"))]  # fmt: skip
     numbers = flattened(results)
