@@ -41,7 +41,7 @@ document.querySelectorAll(".gallery").forEach((gallery) => {
   };
 
   const boxplot = (item) => {
-    const wide = 520, high = 250, left = 40, bottom = 55, top = 10;
+    const wide = 520, high = 250, left = 56, bottom = 55, top = 10;
     const y = (value) => top + (1 - value) * (high - top - bottom);
     const svg = drawn("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": "Class probabilities" });
     for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
@@ -87,7 +87,7 @@ document.querySelectorAll(".gallery").forEach((gallery) => {
         element("p", { textContent: said + truth }),
         boxplot(item),
         element("p", {
-          textContent: `Boxes: quantiles ${data.levels.join(", ")} over draws. Crosses: t_h. Dashed: certain above.`,
+          textContent: `Boxes: quantiles ${data.levels.join(", ")} over draws. Crosses: t_h. Certain where one is above the dashed line.`,
         }),
       ),
     );
