@@ -1,0 +1,63 @@
+"""The command line: the only part of gpsuq that speaks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from gpsuq._version import __version__
+from gpsuq.cli.data import data
+from gpsuq.cli.experiments import experiment
+from gpsuq.cli.fits import fit
+from gpsuq.cli.models import predict, report, simulate, summary
+from gpsuq.cli.speaking import OutOption, list_files, speaking
+
+app = typer.Typer(
+    name="gpsuq",
+    help="Uncertainty quantification by generative parameter samplers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(experiment, name="experiment")
+app.add_typer(fit, name="fit")
+app.add_typer(data, name="data")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def demo(out: OutOption = Path("demo")) -> None:
+    """Run the main job offline: scissors, and a table and digits that ship with scikit-learn.
+
+    Example: gpsuq demo --out demo
+    """
+    console = Console()
+    with speaking(console):
+        from gpsuq import demo as demo_module
+
+        console.print("Fitting scissors, irises and digits, about a minute ...")
+        files, sentences = demo_module.run(out, progress=sys.stderr.isatty())
+    for sentence in sentences:
+        console.print(sentence)
+    list_files(console, files)
+    console.print(f"Open {files[-1]} in a browser: it shows all of this.")
+
+
+for command in (simulate, summary, report, predict):
+    app.command()(command)
+
+
+def main() -> None:
+    """Entry point of the ``gpsuq`` command."""
+    app()

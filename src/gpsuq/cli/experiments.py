@@ -1,0 +1,162 @@
+"""`gpsuq experiment`: the paper's figures and tables."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gpsuq.cli.speaking import ForceOption, OutOption, StepsOption, list_files, speaking
+
+experiment = typer.Typer(help="Reproduce the paper's figures and check its claims.", no_args_is_help=True)
+
+SeedOption = Annotated[int, typer.Option("--seed", help="First seed.")]
+ReplicatesOption = Annotated[int, typer.Option("--replicates", min=1, help="Number of seeds, counted from --seed.")]
+TableOption = Annotated[int, typer.Option("--table", help="1: all classes; 2: trained without one.")]
+MethodsOption = Annotated[
+    str,
+    typer.Option(
+        "--methods",
+        help="Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas.",
+    ),
+]
+SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds, with commas.")]
+EpochsOption = Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the training images.")]
+FolderOption = Annotated[Path | None, typer.Option("--out", help="Directory for numbers and figures.")]
+ALL_METHODS = "plain,dropout,ensemble,gps-0.5,gps-0.25"
+
+
+def _add_experiment(
+    name: str, text: str, *, module: str | None = None, replicates: int | None = 1, leading: tuple[str, ...] = ()
+) -> None:
+    """Register ``gpsuq experiment NAME``, which calls ``run`` of a module; without replicates it takes a seed only."""
+    source = f"gpsuq.experiments.{module or name.replace('-', '_')}"
+    default = Path("results") / name.replace("-", "_")
+    example = f"gpsuq experiment {name} {'' if replicates is None else f'--replicates {replicates} '}--out {default}"
+
+    def repeated(
+        seed: SeedOption = 0,
+        replicates: ReplicatesOption = replicates or 1,
+        out: OutOption = default,
+        steps: StepsOption = None,
+        force: ForceOption = False,
+    ) -> None:
+        _run(source, *leading, seed, replicates, out, n_steps=steps, force=force)
+
+    def once(
+        seed: SeedOption = 0, out: OutOption = default, steps: StepsOption = None, force: ForceOption = False
+    ) -> None:
+        _run(source, *leading, seed, out, n_steps=steps, force=force)
+
+    experiment.command(name, help=f"{text}\n\nExample: {example}")(once if replicates is None else repeated)
+
+
+_add_experiment(
+    "scissors", "Show that two opposite slopes are found where the Bayesian posterior sees zero (section 3.1)."
+)
+_add_experiment("draws", "Tabulate how many draws M and outcomes J are enough.", replicates=3)
+_add_experiment("noise-dim", "Check whether the dimension of Z matters.", replicates=3)
+_add_experiment("collapse", "Show why outcomes of different draws are paired.", replicates=None)
+_add_experiment(
+    "outliers",
+    "Compare with the Bayesian posterior where 5% of the responses are outliers (section 3.1).",
+    module="linear",
+    leading=("outliers",),
+)
+_add_experiment(
+    "classical",
+    "Compare with the Bayesian posterior where the classical assumptions hold (section 3.1).",
+    module="linear",
+    leading=("classical",),
+)
+_add_experiment(
+    "contamination",
+    "Compare with other robust regressions under growing contamination and heavy tails.",
+    replicates=10,
+)
+_add_experiment("influence", "Move one observation to infinity and watch the coefficients.", replicates=3)
+_add_experiment(
+    "tables", "Fit four real tables (in the directory that GPSUQ_DATA names) with default settings.", replicates=None
+)
+
+_add_experiment(
+    "poisson", "Find known intensities of a Poisson process again, beside a kernel density estimate (section 3.2)."
+)
+_add_experiment(
+    "patterns",
+    "Fit real point patterns (in the directory that GPSUQ_DATA names) with default settings.",
+    replicates=None,
+)
+_add_experiment("block-counts", "Check that intervals for counts in blocks cover new counts.", replicates=10)
+
+
+@experiment.command()
+def mnist(
+    table: TableOption = 1,
+    methods: MethodsOption = ALL_METHODS,
+    seeds: SeedsOption = "0,1,2",
+    epochs: EpochsOption = None,
+    data: Annotated[str, typer.Option("--data", help="mnist, or digits for a quick try.")] = "mnist",
+    out: FolderOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Train image classifiers and see when they say "Uncertain" (section 4, Tables 1 and 2).
+
+    A run that was stopped goes on where it was when the same command is given again.
+
+    Example: gpsuq experiment mnist --table 2 --methods dropout,gps-0.5 --seeds 0,1,2,3,4
+    """
+    folder = Path("results") / f"{data}_{table}" if out is None else out
+    _run_images("mnist", table, methods, seeds, folder, data=data, epochs=epochs, force=force)
+
+
+@experiment.command()
+def cifar10(
+    table: TableOption = 1,
+    network: Annotated[str, typer.Option("--network", help="paper or modern.")] = "modern",
+    methods: MethodsOption = ALL_METHODS,
+    seeds: SeedsOption = "0",
+    epochs: EpochsOption = None,
+    out: FolderOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Train classifiers of natural images and see when they say "Uncertain" (section 4, Tables 1 and 2).
+
+    A run that was stopped goes on where it was when the same command is given again.
+
+    Example: gpsuq experiment cifar10 --table 1 --network paper --methods plain,gps-0.5
+    """
+    folder = Path("results") / f"cifar10_{network}_{table}" if out is None else out
+    _run_images("cifar10", table, methods, seeds, folder, network=network, epochs=epochs, force=force)
+
+
+def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **options: Any) -> None:
+    from gpsuq.errors import GPSError
+
+    console = Console()
+    with speaking(console):
+        try:
+            numbers = [int(seed) for seed in seeds.split(",")]
+        except ValueError:
+            raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
+        chosen = [method.strip() for method in methods.split(",")]
+        run = importlib.import_module(f"gpsuq.experiments.{name}").run
+        files = run(table, chosen, numbers, out, progress=sys.stderr.isatty(), **options)
+    list_files(console, files)
+
+
+def _run(module: str, *arguments: Any, **options: Any) -> None:
+    console = Console()
+    with speaking(console):
+        from gpsuq.reports import experiment_page, write_page
+        from gpsuq.reports.experiment import METRICS_FILE
+        from gpsuq.reports.saved import REPORT_FILE
+
+        files = importlib.import_module(module).run(*arguments, **options)
+        folder = next(file.parent for file in files if file.name == METRICS_FILE)
+        files.append(write_page(experiment_page(folder), folder / REPORT_FILE))
+    list_files(console, files)

@@ -1,0 +1,137 @@
+"""`gpsuq summary`, `predict`, `simulate` and `report`: what is asked of a saved model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from gpsuq.cli.speaking import (
+    CoverageOption,
+    ForceOption,
+    JsonOption,
+    as_dict,
+    describe_poisson,
+    list_files,
+    print_json,
+    print_or_write,
+    print_summary,
+    refuse_file,
+    speaking,
+)
+
+
+def simulate(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved Poisson process.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of patterns.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
+    force: ForceOption = False,
+) -> None:
+    """Simulate new point patterns from a fitted process: columns pattern, x and y.
+
+    Example: gpsuq simulate model -n 20 --out simulated.csv
+    """
+    console = Console()
+    with speaking(console):
+        import pandas as pd
+
+        from gpsuq.errors import GPSError
+        from gpsuq.estimators import GPSPoissonProcess
+        from gpsuq.io import load
+
+        estimator = load(model)
+        if not isinstance(estimator, GPSPoissonProcess):
+            raise GPSError(f"{model} holds a {type(estimator).__name__}; only a Poisson process can be simulated")
+        refuse_file(out, force=force)
+        patterns = estimator.simulate(n, random_state=seed)
+        tables = [pd.DataFrame(pattern, columns=["x", "y"]) for pattern in patterns]
+        table = pd.concat(tables, keys=range(1, n + 1), names=["pattern", None]).reset_index("pattern")
+    print_or_write(console, table, out, index=False)
+
+
+def summary(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    coverage: CoverageOption = 0.95,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the parameters of a saved model, with heterogeneity and estimation uncertainty side by side.
+
+    Example: gpsuq summary model
+    """
+    console = Console()
+    with speaking(console):
+        from gpsuq.io import load
+
+        estimator = load(model)
+        table = estimator.summary(coverage) if hasattr(estimator, "summary") else None
+    if as_json:
+        print_json(as_dict(estimator, coverage))
+    elif table is None:
+        console.print(describe_poisson(estimator))
+    else:
+        print_summary(console, estimator, table)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="Directory that gpsuq fit or gpsuq experiment wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Write one HTML page about a saved model or an experiment; it needs nothing else to be read.
+
+    Example: gpsuq report model --force
+    """
+    console = Console()
+    with speaking(console):
+        from gpsuq.reports import saved_page, write_page
+        from gpsuq.reports.saved import REPORT_FILE
+
+        path = directory / REPORT_FILE if out is None else out
+        refuse_file(path, force=force)
+        write_page(saved_page(directory), path)
+    list_files(console, [path])
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the fit.")],
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
+    coverage: CoverageOption = 0.95,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Predict new rows: mean, lower and upper bound of each.
+
+    Example: gpsuq predict model new.csv --out predictions.csv
+    """
+    console = Console()
+    with speaking(console):
+        from gpsuq.encoding import Encoding
+        from gpsuq.errors import GPSError
+        from gpsuq.io import load
+        from gpsuq.tables import check_numbers, numbered, read_table
+
+        estimator = load(model)
+        if not hasattr(estimator, "predict_interval"):
+            raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
+        table = Encoding.read(model).encoded(read_table(data))
+        names = list(getattr(estimator, "feature_names_in_", table.columns))
+        missing = [name for name in names if name not in table]
+        if missing:
+            raise GPSError(f"{data} lacks the columns {', '.join(missing)} that the model was fitted with")
+        table = table[names]
+        check_numbers(table)
+        result = estimator.predict_interval(table, coverage)
+        result.insert(0, "mean", estimator.predict(table))
+        refuse_file(out, force=force)
+    table = numbered(result)
+    if as_json and out is None:
+        print_json(json.loads(table.reset_index().to_json(orient="records")))
+        return
+    print_or_write(console, table, out, index=True)

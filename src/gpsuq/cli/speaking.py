@@ -1,0 +1,113 @@
+"""What all commands share: options, how results, notes and errors are printed."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
+StepsOption = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Training steps, for a quick try; results use the default.")
+]
+CoverageOption = Annotated[float, typer.Option("--coverage", help="Probability that an interval should hold.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
+
+
+@contextmanager
+def speaking(console: Console) -> Iterator[None]:
+    """Print warnings as one line each, and errors as one line with exit code 1; both go to standard error."""
+    from gpsuq.errors import GPSWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GPSWarning)
+        try:
+            yield
+        except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
+            Console(stderr=True).print(f"error: {error}", style="red", markup=False)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt as interruption:
+            Console(stderr=True).print(str(interruption) or "interrupted", markup=False)
+            raise typer.Exit(130) from None
+    for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
+        Console(stderr=True).print(f"note: {message}", style="yellow", markup=False)
+
+
+def list_files(console: Console, files: list[Path]) -> None:
+    """Name the files that were written."""
+    console.print("Wrote")
+    for path in files:
+        console.print(f"  {path}", markup=False, highlight=False)
+
+
+def refuse_file(path: Path | None, *, force: bool) -> None:
+    """Raise where a file would be overwritten without the user's word."""
+    from gpsuq.errors import GPSError
+
+    if path is not None and path.exists() and not force:
+        raise GPSError(f"{path} exists already; choose another name or pass --force")
+
+
+def print_or_write(console: Console, table: Any, path: Path | None, *, index: bool) -> None:
+    """Write a table to a file, or print it where none is named."""
+    if path is None:
+        typer.echo(table.to_csv(index=index), nl=False)
+        return
+    from gpsuq.tables import write_table
+
+    with speaking(console):
+        write_table(table, path, index=index)
+    list_files(console, [path])
+
+
+def as_dict(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
+    """Give what machines want to know of a model."""
+    if hasattr(estimator, "summary"):
+        parameters = json.loads(estimator.summary(coverage).to_json(orient="index"))
+        return {
+            "type": type(estimator).__name__,
+            "coverage": coverage,
+            "heterogeneous": bool(estimator.heterogeneous_),
+            "parameters": parameters,
+            "findings": [finding.message for finding in estimator.findings_],
+        }
+    return {
+        "type": type(estimator).__name__,
+        "points": sum(map(len, estimator.points_)),
+        "expected": estimator.integral(),
+        "frequency": estimator.frequency_,
+        "spread": estimator.fit_.spread.value,
+    }
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON document."""
+    typer.echo(json.dumps(content, indent=2))
+
+
+def print_summary(console: Console, estimator: Any, summary: Any = None) -> None:
+    """Print the verdict on heterogeneity and the coefficients as a table."""
+    from rich.table import Table
+
+    summary = estimator.summary() if summary is None else summary
+    verdict = "differ between rows" if estimator.heterogeneous_ else "are the same for all rows"
+    console.print(f"Coefficients {verdict} (spread weight {estimator.spread_weight_:g}).")
+    table = Table("parameter", "mean", "heterogeneity sd", "estimation sd", "interval of the mean", header_style="bold")
+    for name, row in summary.iterrows():
+        numbers = (f"{row[column]:.4g}" for column in ("mean", "heterogeneity_sd", "estimation_sd"))
+        table.add_row(str(name), *numbers, f"{row['mean_lower']:.4g} to {row['mean_upper']:.4g}")
+    console.print(table)
+
+
+def describe_poisson(estimator: Any) -> str:
+    """Say in one line how many points there are and how the intensity varies."""
+    points = sum(map(len, estimator.points_))
+    shape = "constant" if estimator.frequency_ == 0 else f"frequency {estimator.frequency_:g} per side"
+    return f"{points} points, expected {estimator.integral():.1f}; intensity: {shape}."
