@@ -52,6 +52,15 @@ class Algorithm:
     clearly
         Standard errors by which the last state must be worse: the best of many noisy evaluations looks better than it
         is. 0 always restores the best, for generators that can follow single observations.
+
+    Examples
+    --------
+    A quick look at new data:
+
+    >>> from gpsuq import GPS, Algorithm
+    >>> from gpsuq.models import normal_location
+    >>> GPS(normal_location(), algorithm=Algorithm(n_steps=200)).algorithm.n_steps
+    200
     """
 
     n_steps: int = 2000
@@ -122,6 +131,12 @@ def Algorithm1(  # noqa: N802 (the paper's name)
 
     Kernel, chains and weights are set beside it. The paper's whole procedure is ``GPS(model,
     distance=MMD(Gaussian(), n_pairs=None), algorithm=Algorithm1(), n_chains=1, reweight=None, holdout=0.0)``.
+
+    Examples
+    --------
+    >>> from gpsuq import Algorithm1
+    >>> Algorithm1().n_draws, Algorithm1().n_outcomes
+    (10, 5)
     """
     return Algorithm(
         n_steps=n_steps,

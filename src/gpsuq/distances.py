@@ -62,6 +62,14 @@ class MMD(Distance):
         ``Gaussian()`` is the paper's :math:`\exp(-d^2)`.
     n_pairs
         How many other draws each draw is paired with in the first term; None pairs all.
+
+    Examples
+    --------
+    The paper's kernel, and all pairs of draws:
+
+    >>> from gpsuq import MMD, Gaussian
+    >>> MMD(Gaussian(), n_pairs=None).kernel
+    Gaussian(bandwidth=1.0, factor=1.0)
     """
 
     kernel: Kernel | Callable[[Tensor, Tensor], Tensor] = AdaptiveGaussian()
@@ -96,6 +104,12 @@ def EnergyDistance(n_pairs: int | None = DEFAULT_PAIRS) -> MMD:  # noqa: N802 (r
     r"""Energy distance: MMD with :math:`k(a, b) = -\lVert a - b \rVert`.
 
     It needs no bandwidth, but is less robust to outliers than a Gaussian kernel.
+
+    Examples
+    --------
+    >>> from gpsuq import EnergyDistance
+    >>> EnergyDistance().kernel
+    Energy(unit=None)
     """
     return MMD(Energy(), n_pairs)
 
@@ -108,6 +122,12 @@ class SlicedWasserstein(Distance):
     of its own match. Limits: it compares *joint* samples, so with more than a few covariates each x matches itself
     and the loss hardly sees Y; it is not a proper score of one observation; and it takes no observation weights.
     Use it without covariates or with few, and prefer :class:`MMD`.
+
+    Examples
+    --------
+    >>> from gpsuq import SlicedWasserstein
+    >>> SlicedWasserstein(n_projections=64).n_projections
+    64
     """
 
     n_projections: int = 32

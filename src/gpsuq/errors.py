@@ -2,7 +2,15 @@
 
 
 class GPSError(ValueError):
-    """Something the caller gave cannot be used; the message names it and says what to do."""
+    """Something the caller gave cannot be used; the message names it and says what to do.
+
+    Examples
+    --------
+    >>> from gpsuq import Gaussian
+    >>> Gaussian(-1.0)
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: Gaussian: the bandwidth must be a positive number, got -1.0
+    """
 
 
 class DivergenceError(GPSError):
@@ -18,4 +26,14 @@ class MissingCodeError(GPSError):
 
 
 class GPSWarning(UserWarning):
-    """A result exists but needs care; the message says why in plain words."""
+    """A result exists but needs care; the message says why in plain words.
+
+    Examples
+    --------
+    In a pipeline that must not go on with a doubtful result, turn it into an error:
+
+    >>> import warnings
+    >>> from gpsuq import GPSWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", GPSWarning)
+    """

@@ -80,6 +80,14 @@ class MLP(GeneratorSpec):
         Whether the generator sees x. Where it does not, all observations share the same law of parameters.
     activation
         ``"tanh"``, ``"relu"`` or ``"silu"``.
+
+    Examples
+    --------
+    A generator that sees x, with four noise inputs:
+
+    >>> from gpsuq import MLP
+    >>> MLP(hidden=(32, 32), noise_dim=4, conditional=True).noise_dim
+    4
     """
 
     hidden: tuple[int, ...] = (64, 64, 64)
@@ -172,6 +180,14 @@ class FromModule(GeneratorSpec):
     It sees noise of shape ``(rows, draws, noise_dim)`` and x of shape ``(rows, 1, *one_x)``; it returns ``(rows, draws,
     number of raw parameters)``. Each chain is a copy of its own, newly initialised where its layers can be; pass
     ``reinitialise=False`` to keep weights that were trained before.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from gpsuq import FromModule
+    >>> layers = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 2))
+    >>> FromModule(layers, noise_dim=3).conditional
+    False
     """
 
     module: nn.Module

@@ -124,7 +124,15 @@ class Gaussian(_Scaled):
 
 @dataclass(frozen=True)
 class Laplace(_Scaled):
-    r"""Laplace kernel :math:`k(a, b) = \exp(-\lVert a - b\rVert_1 / b_w)`; a rule gives the bandwidth in units of y."""
+    r"""Laplace kernel :math:`k(a, b) = \exp(-\lVert a - b\rVert_1 / b_w)`; a rule gives the bandwidth in units of y.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq import Laplace
+    >>> Laplace(4.0)(torch.tensor(1.0), torch.tensor(5.0))
+    tensor(0.3679)
+    """
 
     factorises: ClassVar[bool] = True
 
@@ -141,6 +149,13 @@ class Energy(Kernel):
     r"""Energy kernel :math:`k(a, b) = -\lVert a - b\rVert_2 / u`; for a number and u = 1 its score is twice the CRPS.
 
     Training takes the robust scale of y as unit u, so that a fit does not depend on the units of y.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq import Energy
+    >>> Energy(unit=2.0)(torch.tensor(1.0), torch.tensor(5.0))
+    tensor(-2.)
     """
 
     unit: float | None = None
@@ -166,7 +181,16 @@ class Energy(Kernel):
 
 @dataclass(frozen=True)
 class Mixture(Kernel):
-    r"""Weighted mixture of kernels :math:`\sum_l w_l k_l(a, b)`, for instance of one kernel at several scales."""
+    r"""Weighted mixture of kernels :math:`\sum_l w_l k_l(a, b)`, for instance of one kernel at several scales.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq import Gaussian, Mixture
+    >>> kernel = Mixture((Gaussian(1.0), Gaussian(100.0)), weights=(0.5, 0.5))
+    >>> kernel(torch.tensor(0.0), torch.tensor(10.0))
+    tensor(0.1839)
+    """
 
     kernels: tuple[Kernel, ...]
     weights: tuple[float, ...] = ()
@@ -199,6 +223,18 @@ class AdaptiveGaussian(Kernel):
     The bandwidth that serves best follows the noise left after heterogeneity, which is not known before the fit.
     Training therefore starts with a mixture of scales around the squared robust scale of y (``resolve``) and goes on
     with :math:`b_w = \text{multiple} \cdot \operatorname{Var}(Y \mid \theta)` from its own fit (``refine``).
+
+    Examples
+    --------
+    What training starts with, and what it goes on with once the noise has been found:
+
+    >>> import torch
+    >>> from gpsuq import AdaptiveGaussian
+    >>> kernel = AdaptiveGaussian()
+    >>> len(kernel.resolve(torch.randn(100)).kernels)
+    3
+    >>> kernel.refine(noise_variance=2.0)
+    Gaussian(bandwidth=28.0, factor=1.0)
     """
 
     multiple: float = 14.0

@@ -86,6 +86,18 @@ class NoisyNetwork(nn.Module):
     """A network with a noise input, made by :func:`noisify`: ``network(x, draws=M)`` gives outputs (n, M, ...).
 
     ``module`` is the user's network with those layers replaced; it is trained, copied, pickled and saved as any other.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from gpsuq import noisify
+    >>> network = noisify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), "2")
+    >>> network.layers, network.noise_dim
+    (('2',), 4)
+    >>> noise = network.draw_noise(rows=1, draws=50)  # the same for all observations
+    >>> network(torch.zeros(5, 4), noise=noise).shape
+    torch.Size([5, 50, 3])
     """
 
     def __init__(self, module: nn.Module, layers: Sequence[str]) -> None:

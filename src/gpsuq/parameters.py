@@ -35,6 +35,15 @@ class Parameter:
         How it scales with the data: see the module's docstring.
     random
         Whether it varies with the noise. False makes it one learned value that all observations share.
+
+    Examples
+    --------
+    A probability of its own for each observation:
+
+    >>> from torch.distributions import Bernoulli, constraints
+    >>> from gpsuq import ObservationModel, Parameter
+    >>> share = Parameter(support=constraints.unit_interval)
+    >>> model = ObservationModel(lambda share: Bernoulli(share), share=share)
     """
 
     size: Size = None
@@ -57,32 +66,80 @@ class Parameter:
 
 
 def Real(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802 (reads as a type)
-    """Declare an unconstrained parameter of order one."""
+    """Declare an unconstrained parameter of order one.
+
+    Examples
+    --------
+    >>> from gpsuq import Real
+    >>> Real((2, 2)).size
+    (2, 2)
+    """
     return Parameter(size, random=random)
 
 
 def Positive(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
-    """Declare a positive parameter of order one."""
+    """Declare a positive parameter of order one.
+
+    Examples
+    --------
+    >>> from gpsuq import Positive
+    >>> Positive(3).size
+    3
+    """
     return Parameter(size, constraints.positive, random=random)
 
 
 def Location(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
-    """Declare a parameter that lives where y lives: its centre and scale are y's."""
+    """Declare a parameter that lives where y lives: its centre and scale are y's.
+
+    Examples
+    --------
+    A mean that differs from observation to observation:
+
+    >>> from torch.distributions import Normal
+    >>> from gpsuq import Location, ObservationModel
+    >>> model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    """
     return Parameter(size, unit="location", random=random)
 
 
 def Scale(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
-    """Declare a positive parameter in the units of y, such as a standard deviation."""
+    """Declare a positive parameter in the units of y, such as a standard deviation.
+
+    Examples
+    --------
+    One standard deviation that all observations share:
+
+    >>> from gpsuq import Scale
+    >>> Scale(random=False).random
+    False
+    """
     return Parameter(size, constraints.positive, unit="scale", random=random)
 
 
 def Rate(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
-    """Declare a positive parameter at the level of y, such as the mean of a count."""
+    """Declare a positive parameter at the level of y, such as the mean of a count.
+
+    Examples
+    --------
+    Counts with a rate of their own:
+
+    >>> from torch.distributions import Poisson
+    >>> from gpsuq import ObservationModel, Rate
+    >>> model = ObservationModel(lambda rate: Poisson(rate), rate=Rate())
+    """
     return Parameter(size, constraints.positive, unit="level", random=random)
 
 
 def Slope(size: Size = "features", *, random: bool = True) -> Parameter:  # noqa: N802
-    """Declare a coefficient in units of y per unit of x, by default one for each column of X."""
+    """Declare a coefficient in units of y per unit of x, by default one for each column of X.
+
+    Examples
+    --------
+    >>> from gpsuq import Slope
+    >>> Slope().size, Slope(None).size
+    ('features', None)
+    """
     return Parameter(size, unit="slope", random=random)
 
 

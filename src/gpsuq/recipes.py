@@ -35,6 +35,12 @@ class Recipe:
         On weights of affine and convolutional layers, never on noise weights: a decayed noise path dies.
     sum_over_draws
         Whether the gradient is summed over draws, as the paper's Algorithm 1 prints it, or averaged.
+
+    Examples
+    --------
+    >>> from gpsuq import Recipe
+    >>> Recipe(epochs=20, n_draws=10).weight_decay == Recipe().weight_decay
+    True
     """
 
     epochs: int | None = None
@@ -88,7 +94,14 @@ class Recipe:
 
 
 def PaperRecipe(*, epochs: int = 100) -> Recipe:  # noqa: N802 (reads as a type)
-    """Give the paper's recipe: plain SGD with gamma_t = 0.01 t^(-1/2), M = 10, J = 5, batches of 100."""
+    """Give the paper's recipe: plain SGD with gamma_t = 0.01 t^(-1/2), M = 10, J = 5, batches of 100.
+
+    Examples
+    --------
+    >>> from gpsuq import PaperRecipe
+    >>> PaperRecipe(epochs=5).schedule
+    'inverse-sqrt'
+    """
     return Recipe(
         epochs=epochs,
         n_draws=10,

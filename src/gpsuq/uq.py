@@ -49,6 +49,17 @@ class UQDistribution:
         What the diagnostics found, in plain words.
     reweighted
         Whether chains had bootstrap weights, without which their spread is no standard error.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq import GPS, Algorithm
+    >>> from gpsuq.models import normal_location
+    >>> uq = GPS(normal_location(1.0), algorithm=Algorithm(n_steps=100), n_chains=2).fit(torch.randn(50))
+    >>> uq.draws(200)["loc"].shape
+    (2, 200)
+    >>> list(uq.summary().columns[:2])
+    ['mean', 'heterogeneity_sd']
     """
 
     def __init__(

@@ -139,6 +139,18 @@ def load(path: str | Path, **code: Any) -> Any:
     A saved model holds no code. What was yours has to be passed again: ``network=`` (the module, or a function that
     makes it) for a classifier or :func:`~gpsuq.noisify` network, ``model=`` (and ``generator=``, where it was not
     an ``MLP``) for a UQ distribution.
+
+    Examples
+    --------
+    >>> import tempfile, torch, gpsuq
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> noisy = gpsuq.noisify(network, "2")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = gpsuq.save(noisy, f"{folder}/noisy")
+    ...     again = gpsuq.load(path, network=network)
+    >>> bool(torch.equal(again.state_dict()["module.2.noise_weight"], noisy.state_dict()["module.2.noise_weight"]))
+    True
     """
     unknown = set(code) - {"network", "model", "generator"}
     if unknown:
