@@ -246,7 +246,7 @@ def test_a_stopped_fit_goes_on_and_other_settings_do_not_join_it(digits, tmp_pat
             raise KeyboardInterrupt
         return x
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"epoch 3 of 4.*goes on from there"):
         GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels, augment=stop, checkpoint=tmp_path)
     resumed = GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels, checkpoint=tmp_path)
     assert np.array_equal(resumed.predict_proba(test.pixels()), whole.predict_proba(test.pixels()))

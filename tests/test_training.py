@@ -274,37 +274,6 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, short, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-def test_fit_goes_on_from_a_checkpoint_after_an_interruption(tmp_path, short, monkeypatch, rng):
-    y = rng.normal(size=100)
-    model = ObservationModel(Normal, loc=Location(), scale=Scale())
-    whole = GPS(model, algorithm=short).fit(y).draws(10)
-    original, calls = GPS._run, []
-
-    def interrupted(self, problem, state, directory, every):
-        import gpsuq.gps
-
-        def stopping_run(problem, state, *, on_step):
-            def stop(current):
-                on_step(current)
-                if current.step == 25 and not calls:
-                    calls.append(1)
-                    raise KeyboardInterrupt
-
-            return run(problem, state, on_step=stop)
-
-        monkeypatch.setattr(gpsuq.gps, "run", stopping_run)
-        return original(self, problem, state, directory, every)
-
-    monkeypatch.setattr(GPS, "_run", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="goes on from there"):
-        GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10)
-    resumed = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10).draws(10)
-    for name, value in whole.items():
-        assert np.array_equal(value, resumed[name])
-    again = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path)
-    assert np.array_equal(again.draws(10)["loc"], whole["loc"])
-
-
 def test_mistakes_in_the_model_are_named_before_training(short, rng):
     with pytest.raises(GPSError, match="shape"):
         GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=short).fit(rng.normal(size=(30, 2)))

@@ -154,23 +154,31 @@ def train_network(
         network.train()
         started, total = time.perf_counter(), 0.0
         step = training.epoch * len(batches)
-        with seeded(seed, "epoch", training.epoch):
-            for x, y in batches.epoch(training.epoch):
-                for group in wrapped.param_groups:
-                    group["lr"] = recipe.rate(step, n_steps)
-                value = loss(module, x.to(fabric.device), y.to(fabric.device))
-                wrapped.zero_grad()
-                fabric.backward(value)
-                number = float(value.detach())
-                if not math.isfinite(number):
-                    raise DivergenceError(
-                        f"the loss is not finite at step {step}: lower the learning rate, check the inputs' scale"
-                    )
-                wrapped.step()
-                total += number
-                step += 1
-                if on_step is not None:
-                    on_step(step, n_steps, number)
+        try:
+            with seeded(seed, "epoch", training.epoch):
+                for x, y in batches.epoch(training.epoch):
+                    for group in wrapped.param_groups:
+                        group["lr"] = recipe.rate(step, n_steps)
+                    value = loss(module, x.to(fabric.device), y.to(fabric.device))
+                    wrapped.zero_grad()
+                    fabric.backward(value)
+                    number = float(value.detach())
+                    if not math.isfinite(number):
+                        raise DivergenceError(
+                            f"the loss is not finite at step {step}: lower the learning rate, check the inputs' scale"
+                        )
+                    wrapped.step()
+                    total += number
+                    step += 1
+                    if on_step is not None:
+                        on_step(step, n_steps, number)
+        except KeyboardInterrupt:
+            if checkpoint is None or training.epoch == 0:
+                raise
+            raise KeyboardInterrupt(
+                f"interrupted in epoch {training.epoch + 1} of {n_epochs}; {checkpoint} holds those before it, and the "
+                "same call goes on from there"
+            ) from None
         training.losses.append(total / len(batches))
         training.epoch += 1
         training.seconds += time.perf_counter() - started

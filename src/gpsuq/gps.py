@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader
 
 from gpsuq.algorithms import Algorithm
 from gpsuq.chains import ChainPlan, Reweight
-from gpsuq.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
 from gpsuq.data import observations
 from gpsuq.diagnostics import diagnose
 from gpsuq.distances import MMD, Distance
@@ -23,8 +22,9 @@ from gpsuq.generators import Generator, GeneratorSpec, as_generator_spec
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import ParameterMap
 from gpsuq.progress import progress_bar
+from gpsuq.resuming import CHECKPOINT_EVERY, run_saved
 from gpsuq.sources import ArraySource, BatchSource, LoaderSource
-from gpsuq.training import Problem, TrainingState, init, run
+from gpsuq.training import Problem, TrainingState, init
 from gpsuq.uq import UQDistribution
 
 
@@ -135,7 +135,7 @@ class GPS:
 
         ``start`` is a generator with as many chains to go on from, in place of a new one.
         """
-        checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", 200)
+        checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", CHECKPOINT_EVERY)
         if checkpoint_every < 1:
             raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
         fabric = self.fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
@@ -145,9 +145,8 @@ class GPS:
         problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
         state = init(problem, self._build(source, dtype) if start is None else start, self.model)
         directory = None if checkpoint is None else Path(checkpoint)
-        if directory is not None and has_checkpoint(directory):
-            state = load_checkpoint(directory, problem, state)
-        return problem, self._run(problem, state, directory, checkpoint_every)
+        with progress_bar(self.progress and fabric.is_global_zero, self.algorithm.n_steps) as advance:
+            return problem, run_saved(problem, state, directory, every=checkpoint_every, on_step=advance)
 
     def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype, fabric: Fabric) -> BatchSource:
         mask, weight, validation = options.get("mask"), options.get("weight"), options.get("validation")
@@ -170,27 +169,6 @@ class GPS:
         n_chains = self.plan.n_chains
         body = self.generator.build(parameter_map.width(random=True), n_chains, scale, n_features, self.seed)
         return Generator(body, parameter_map, n_chains).to(dtype)
-
-    def _run(
-        self, problem: Problem, state: TrainingState, directory: Path | None, checkpoint_every: int
-    ) -> TrainingState:
-        with progress_bar(self.progress and problem.fabric.is_global_zero, self.algorithm.n_steps) as advance:
-
-            def on_step(current: TrainingState) -> None:
-                advance(current)
-                due = current.finished or current.step % checkpoint_every == 0
-                if directory is not None and due and problem.fabric.is_global_zero:
-                    save_checkpoint(directory, problem, current)
-
-            try:
-                return run(problem, state, on_step=on_step)
-            except KeyboardInterrupt:
-                # A step may have been cut short, so what was saved last is what a new fit goes on from.
-                if directory is not None and has_checkpoint(directory):
-                    raise KeyboardInterrupt(
-                        f"interrupted; the same call with checkpoint={str(directory)!r} goes on from there"
-                    ) from None
-                raise
 
     def _finish(self, problem: Problem, state: TrainingState, X: Any) -> UQDistribution:
         findings = diagnose(problem, state)

@@ -30,12 +30,13 @@ from gpsuq.generators import Generator
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import DataScale, ParameterMap, Real
 from gpsuq.progress import progress_bar
+from gpsuq.resuming import run_saved
 from gpsuq.seeds import derive_seed, random_block
 from gpsuq.sources import BatchSource
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import TILE, Grid
 from gpsuq.surfaces import Surface, SurfaceBody
-from gpsuq.training import Problem, TrainingState, evaluate, init, run
+from gpsuq.training import Problem, TrainingState, evaluate, init
 
 Array = NDArray[np.float64]
 
@@ -340,7 +341,7 @@ def _train(
     body = spec.build(TILE * TILE, n_chains, DataScale(0.0 * one, one), None, seed)
     state = init(problem, Generator(body, parameter_map, n_chains), model)
     with progress_bar(settings.progress, settings.n_steps) as advance:
-        return problem, run(problem, state, on_step=advance)
+        return problem, run_saved(problem, state, on_step=advance)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import ForceOption, OutOption, StepsOption, list_files, speaking
+from gpsuq.cli.speaking import UNFINISHED, ForceOption, OutOption, StepsOption, list_files, speaking
 
 experiment = typer.Typer(help="Reproduce the paper's figures and check its claims.", no_args_is_help=True)
 
@@ -45,12 +45,12 @@ def _add_experiment(
         steps: StepsOption = None,
         force: ForceOption = False,
     ) -> None:
-        _run(source, *leading, seed, replicates, out, n_steps=steps, force=force)
+        _run(source, out, *leading, seed, replicates, n_steps=steps, force=force)
 
     def once(
         seed: SeedOption = 0, out: OutOption = default, steps: StepsOption = None, force: ForceOption = False
     ) -> None:
-        _run(source, *leading, seed, out, n_steps=steps, force=force)
+        _run(source, out, *leading, seed, n_steps=steps, force=force)
 
     experiment.command(name, help=f"{text}\n\nExample: {example}")(once if replicates is None else repeated)
 
@@ -145,18 +145,25 @@ def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **op
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
         chosen = [method.strip() for method in methods.split(",")]
         run = importlib.import_module(f"gpsuq.experiments.{name}").run
-        files = run(table, chosen, numbers, out, progress=sys.stderr.isatty(), **options)
+        try:
+            files = run(table, chosen, numbers, out, progress=sys.stderr.isatty(), **options)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted; rows and whole epochs are in {out}: give the same command again to go on from there"
+            ) from None
     list_files(console, files)
 
 
-def _run(module: str, *arguments: Any, **options: Any) -> None:
+def _run(module: str, out: Path, *arguments: Any, **options: Any) -> None:
     console = Console()
     with speaking(console):
         from gpsuq.reports import experiment_page, write_page
         from gpsuq.reports.experiment import METRICS_FILE
         from gpsuq.reports.saved import REPORT_FILE
+        from gpsuq.resuming import resumable
 
-        files = importlib.import_module(module).run(*arguments, **options)
+        with resumable(out / UNFINISHED):
+            files = importlib.import_module(module).run(*arguments, out, **options)
         folder = next(file.parent for file in files if file.name == METRICS_FILE)
         files.append(write_page(experiment_page(folder), folder / REPORT_FILE))
     list_files(console, files)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from gpsuq.cli.speaking import (
+    UNFINISHED,
     ForceOption,
     JsonOption,
     StepsOption,
@@ -53,6 +54,7 @@ def fit_linear(
         from gpsuq.plots import save_figure
         from gpsuq.reports.linear import linear_checks, linear_page, write_checks
         from gpsuq.reports.page import write_page
+        from gpsuq.resuming import resumable
         from gpsuq.tables import numbered, read_table, split_table
 
         whole = read_table(data)
@@ -65,7 +67,8 @@ def fit_linear(
             progress=sys.stderr.isatty(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
-        estimator.fit(table.X, table.y, table.weights, groups=table.groups)
+        with resumable(out.with_name(out.name + UNFINISHED)):
+            estimator.fit(table.X, table.y, table.weights, groups=table.groups)
         estimator.save(out, force=force)
         if table.encoding.levels:
             table.encoding.write(out)
@@ -117,6 +120,7 @@ def fit_poisson(
         from gpsuq.plots import envelope, save_figure
         from gpsuq.reports.page import write_page
         from gpsuq.reports.poisson import poisson_page
+        from gpsuq.resuming import resumable
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.tables import read_points, surface_table
 
@@ -129,7 +133,8 @@ def fit_poisson(
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         grids = [read_covariate(path) for path in covariate or ()]
-        estimator.fit(patterns, read_window(window), covariates=grids)
+        with resumable(out.with_name(out.name + UNFINISHED)):
+            estimator.fit(patterns, read_window(window), covariates=grids)
         estimator.save(out, force=force)
         surface_table(estimator.surface()).to_csv(out / "intensity.csv", index=False)
         save_figure(estimator.plot(), out / "intensity.png")

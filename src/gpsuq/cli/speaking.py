@@ -18,6 +18,9 @@ StepsOption = Annotated[
 ]
 CoverageOption = Annotated[float, typer.Option("--coverage", help="Probability that an interval should hold.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
+UNFINISHED = ".unfinished"
+"""Ends the name of the directory that holds what a command had done when it was interrupted."""
+
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 
 

@@ -1,0 +1,93 @@
+"""Interruptions: what was done is kept, the message says how to go on, and the result is that of one go."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch.distributions import Normal
+from typer.testing import CliRunner
+
+from gpsuq import GPS, Location, ObservationModel, Scale
+from gpsuq.cli import app
+from gpsuq.resuming import resumable
+from gpsuq.training import step as real_step
+
+
+@pytest.fixture
+def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let somebody press Ctrl-C, once, after so many steps of training."""
+
+    def stop_after(n_steps: int) -> None:
+        done = 0
+
+        def step(*arguments):
+            nonlocal done
+            done += 1
+            if done == n_steps + 1:
+                raise KeyboardInterrupt
+            return real_step(*arguments)
+
+        monkeypatch.setattr("gpsuq.training.step", step)
+
+    return stop_after
+
+
+def test_a_fit_goes_on_from_its_checkpoint(tmp_path, short, stop_after, rng):
+    y = rng.normal(size=100)
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+    whole = GPS(model, algorithm=short).fit(y).draws(10)
+    stop_after(25)
+    with pytest.raises(KeyboardInterrupt, match="goes on from there"):
+        GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10)
+    resumed = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path, checkpoint_every=10).draws(10)
+    for name, value in whole.items():
+        assert np.array_equal(value, resumed[name])
+    again = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path)
+    assert np.array_equal(again.draws(10)["loc"], whole["loc"])
+
+
+def test_a_block_of_several_fits_goes_on(tmp_path, short, stop_after, rng):
+    """The first fit is finished when the second is cut: it is read, not trained again."""
+    y = rng.normal(size=100)
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+    folder = tmp_path / "kept"
+
+    def block():
+        with resumable(folder):
+            return [GPS(model, algorithm=short, seed=0).fit(part).draws(10)["loc"] for part in (y[:50], y[50:])]
+
+    whole = block()
+    assert not folder.exists()
+    stop_after(short.n_steps + 15)
+    with pytest.raises(KeyboardInterrupt, match=f"{folder}.*same command again"):
+        block()
+    assert len(list(folder.iterdir())) == 1
+    stop_after(short.n_steps)  # enough for the second fit alone
+    resumed = block()
+    assert all(np.array_equal(a, b) for a, b in zip(resumed, whole, strict=True))
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(("kind", "steps", "stop"), [("linear", 400, 250), ("poisson", 40, 60)])
+def test_the_command_line_says_how_to_go_on(tmp_path, stop_after, rng, kind, steps, stop):
+    if kind == "linear":
+        pd.DataFrame({"x": rng.normal(size=80), "y": rng.normal(size=80)}).to_csv(tmp_path / "data.csv", index=False)
+        arguments = ["fit", "linear", str(tmp_path / "data.csv"), "--target", "y"]
+    else:
+        pd.DataFrame(rng.random((60, 2)), columns=["x", "y"]).to_csv(tmp_path / "data.csv", index=False)
+        (tmp_path / "w.json").write_text('{"type": "rectangle", "xrange": [0, 1], "yrange": [0, 1]}')
+        arguments = ["fit", "poisson", str(tmp_path / "data.csv"), "--window", str(tmp_path / "w.json")]
+    stop_after(stop)
+    out = tmp_path / "model"
+    command = [*arguments, "--steps", str(steps), "--out", str(out)]
+    stopped = CliRunner().invoke(app, command)
+    assert stopped.exit_code == 130
+    assert "same command again" in stopped.stderr.replace("\n", " ")
+    assert not out.exists()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    stop_after(-1)
+    assert CliRunner().invoke(app, [*command[:-1], str(tmp_path / "whole")]).exit_code == 0
+    name = "model.safetensors"
+    assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["model", "whole"]
