@@ -15,6 +15,7 @@ LEFT_OUT = 1
 
 def measured(weight_decay: float, off_data_spread: float, epochs: int, seed: int) -> dict[str, float]:
     import numpy as np
+    import torch
 
     from gpsuq import GPSClassifier, Recipe
     from gpsuq.datasets import load_images
@@ -27,7 +28,12 @@ def measured(weight_decay: float, off_data_spread: float, epochs: int, seed: int
     known, seen = train.without(LEFT_OUT), validation.without(LEFT_OUT)
     recipe = replace(Recipe(), epochs=epochs, weight_decay=weight_decay)
     model = GPSClassifier(
-        lambda: paper_cnn(9), "head.0", recipe=recipe, off_data_spread=off_data_spread, random_state=seed, progress=True
+        lambda: paper_cnn(9).to(memory_format=torch.channels_last),
+        "head.0",
+        recipe=recipe,
+        off_data_spread=off_data_spread,
+        random_state=seed,
+        progress=True,
     ).fit(known.pixels(), known.labels)
     verdicts = model.uncertainty(seen.pixels(), DRAWS)
     errors = selective_error(verdicts.mean, seen.labels, verdicts.uncertain)

@@ -8,6 +8,7 @@ copyright = "2026, the gpsuq developers"
 release = version = __version__
 
 extensions = [
+    "matplotlib.sphinxext.plot_directive",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
@@ -17,7 +18,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
-exclude_patterns = ["_build", "examples", "auto_examples/**/*.py", "auto_examples/**/*.ipynb"]
+exclude_patterns = ["_build", "examples", "figures", "auto_examples/**/*.py", "auto_examples/**/*.ipynb"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
@@ -33,6 +34,10 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
 }
+
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("svg", 100)]
 
 html_theme = "furo"
 html_title = f"gpsuq {__version__}"
