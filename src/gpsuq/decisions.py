@@ -53,6 +53,15 @@ class ClassUncertainty:
         Variance over draws of the class probabilities, summed over classes, (n,).
     n_draws
         Draws that each verdict rests on, (n,).
+
+    Examples
+    --------
+    >>> from gpsuq.decisions import assess
+    >>> verdicts = assess([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.1, 0.9]]], classes=["cat", "dog"])
+    >>> verdicts.to_frame()[["prediction", "probability", "uncertain"]]
+      prediction  probability  uncertain
+    0        cat         0.85      False
+    1        cat         0.50       True
     """
 
     classes: NDArray[Any]
@@ -185,26 +194,48 @@ def _checked(probabilities: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.
 
 
 def wrong(probabilities: ArrayLike, y: ArrayLike) -> Flags:
-    """Whether the most probable class is not the label."""
+    """Whether the most probable class is not the label.
+
+    >>> from gpsuq.decisions import wrong
+    >>> wrong([[0.9, 0.1], [0.6, 0.4]], [0, 1])
+    array([False,  True])
+    """
     values, labels = _checked(probabilities, y)
     return np.asarray(values.argmax(1) != labels)
 
 
 def log_loss(probabilities: ArrayLike, y: ArrayLike) -> float:
-    """Mean of -log p_y."""
+    """Mean of -log p_y.
+
+    >>> from gpsuq.decisions import log_loss
+    >>> round(log_loss([[0.5, 0.5]], [0]), 3)  # log 2
+    0.693
+    """
     values, labels = _checked(probabilities, y)
     return float(-np.log(np.maximum(values[np.arange(len(labels)), labels], _SMALLEST)).mean())
 
 
 def brier(probabilities: ArrayLike, y: ArrayLike) -> float:
-    """Mean squared distance of the probabilities from the one-hot label."""
+    """Mean squared distance of the probabilities from the one-hot label.
+
+    >>> from gpsuq.decisions import brier
+    >>> brier([[1.0, 0.0]], [0]), brier([[0.5, 0.5]], [0]), brier([[1.0, 0.0]], [1])
+    (0.0, 0.5, 2.0)
+    """
     values, labels = _checked(probabilities, y)
     return float(np.square(values - np.eye(values.shape[1])[labels]).sum(1).mean())
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Confidence and accuracy in bins of confidence, and how many observations each holds."""
+    """Confidence and accuracy in bins of confidence, and how many observations each holds.
+
+    >>> import numpy as np
+    >>> from gpsuq.decisions import Reliability
+    >>> curve = Reliability(confidence=np.array([0.6, 0.9]), accuracy=np.array([0.6, 0.8]), count=np.array([50, 50]))
+    >>> round(curve.error, 3)
+    0.05
+    """
 
     confidence: Array
     accuracy: Array
@@ -217,7 +248,17 @@ class Reliability:
 
 
 def reliability(probabilities: ArrayLike, y: ArrayLike, bins: int = 15) -> Reliability:
-    """Compare the probability of the predicted class with how often it is right, in bins of equal width."""
+    """Compare the probability of the predicted class with how often it is right, in bins of equal width.
+
+    Examples
+    --------
+    Says 90%, and is right in three of four cases:
+
+    >>> from gpsuq.decisions import reliability
+    >>> curve = reliability([[0.9, 0.1]] * 4, [0, 0, 0, 1])
+    >>> float(curve.accuracy[0]), round(curve.error, 2)
+    (0.75, 0.15)
+    """
     values, labels = _checked(probabilities, y)
     confidence, right = values.max(1), values.argmax(1) == labels
     place = np.minimum((confidence * bins).astype(np.intp), bins - 1)
@@ -232,7 +273,13 @@ def reliability(probabilities: ArrayLike, y: ArrayLike, bins: int = 15) -> Relia
 
 @dataclass(frozen=True)
 class SelectiveError:
-    """Error on all observations, on the certain ones, and the share of uncertain ones."""
+    """Error on all observations, on the certain ones, and the share of uncertain ones.
+
+    >>> from gpsuq.decisions import SelectiveError
+    >>> error = SelectiveError(full=0.02, certain=0.005, uncertain_share=0.04)
+    >>> error.certain < error.full
+    True
+    """
 
     full: float
     certain: float
@@ -240,7 +287,12 @@ class SelectiveError:
 
 
 def selective_error(probabilities: ArrayLike, y: ArrayLike, uncertain: ArrayLike) -> SelectiveError:
-    """Give the three numbers of the paper's Table 1; the error of no observations is NaN."""
+    """Give the three numbers of the paper's Table 1; the error of no observations is NaN.
+
+    >>> from gpsuq.decisions import selective_error
+    >>> selective_error([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]], [0, 0, 0, 1], [False, False, False, True])
+    SelectiveError(full=0.25, certain=0.0, uncertain_share=0.25)
+    """
     errors = wrong(probabilities, y)
     left_out = np.asarray(uncertain, dtype=bool)
     if left_out.shape != errors.shape:
@@ -251,7 +303,14 @@ def selective_error(probabilities: ArrayLike, y: ArrayLike, uncertain: ArrayLike
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """Error among the observations kept, as more are kept, the most certain first; ties are kept together."""
+    """Error among the observations kept, as more are kept, the most certain first; ties are kept together.
+
+    >>> import numpy as np
+    >>> from gpsuq.decisions import RiskCoverage
+    >>> curve = RiskCoverage(coverage=np.array([0.5, 1.0]), risk=np.array([0.0, 0.2]))
+    >>> curve.area, curve.at(0.5)
+    (0.1, 0.0)
+    """
 
     coverage: Array
     risk: Array
@@ -271,7 +330,16 @@ class RiskCoverage:
 
 
 def risk_coverage(score: ArrayLike, errors: ArrayLike) -> RiskCoverage:
-    """Give the curve for a score (higher is more uncertain) and flags of wrong predictions."""
+    """Give the curve for a score (higher is more uncertain) and flags of wrong predictions.
+
+    Examples
+    --------
+    The most uncertain of four predictions is the wrong one:
+
+    >>> from gpsuq.decisions import risk_coverage
+    >>> risk_coverage([0.1, 0.2, 0.3, 0.9], [False, False, False, True]).risk
+    array([0.  , 0.  , 0.  , 0.25])
+    """
     scores, flags = np.asarray(score, dtype=np.float64), np.asarray(errors, dtype=bool)
     if scores.ndim != 1 or scores.shape != flags.shape or len(scores) == 0:
         raise GPSError(f"score and errors must be two vectors of one length, got {scores.shape} and {flags.shape}")
@@ -284,14 +352,24 @@ def risk_coverage(score: ArrayLike, errors: ArrayLike) -> RiskCoverage:
 
 
 def auroc(score_inside: ArrayLike, score_outside: ArrayLike) -> float:
-    """Probability that an observation from outside scores higher than one from inside."""
+    """Probability that an observation from outside scores higher than one from inside.
+
+    >>> from gpsuq.decisions import auroc
+    >>> auroc([0.1, 0.2], [0.8, 0.9]), auroc([0.1, 0.9], [0.1, 0.9])
+    (1.0, 0.5)
+    """
     inside, outside = _two_scores(score_inside, score_outside)
     flags = np.repeat([0, 1], [len(inside), len(outside)])
     return float(roc_auc_score(flags, np.concatenate([inside, outside])))
 
 
 def fpr95(score_inside: ArrayLike, score_outside: ArrayLike) -> float:
-    """Share of observations from outside that pass where 95% of those from inside do."""
+    """Share of observations from outside that pass where 95% of those from inside do.
+
+    >>> from gpsuq.decisions import fpr95
+    >>> fpr95([0.1, 0.2, 0.3], [0.2, 0.7, 0.8, 0.9])
+    0.25
+    """
     inside, outside = _two_scores(score_inside, score_outside)
     return float((outside <= np.quantile(inside, 0.95)).mean())
 
@@ -311,6 +389,14 @@ def threshold_for_coverage(best: ArrayLike, coverage: float) -> float:
     """Give the threshold on max t_h that calls at least a share ``coverage`` of validation observations certain.
 
     ``best`` holds max t_h of each; equal ones are certain together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq.decisions import threshold_for_coverage
+    >>> best = np.array([0.9, 0.8, 0.6, 0.3])
+    >>> best > threshold_for_coverage(best, 0.75)
+    array([ True,  True,  True, False])
     """
     if not 0.0 < coverage < 1.0:
         raise GPSError(f"coverage must be between 0 and 1, got {coverage}")
@@ -325,6 +411,17 @@ def threshold_for_error(best: ArrayLike, errors: ArrayLike, error: float, *, con
     Observations are added from the most certain on, as long as the exact binomial upper bound of their error (Clopper
     and Pearson's, at the stated confidence) is below the target; the first that fails ends the sequence. The error of
     what is then called certain exceeds the target with probability 1 - ``confidence`` at most.
+
+    Examples
+    --------
+    Validation data where the less certain half is often wrong:
+
+    >>> import numpy as np
+    >>> from gpsuq.decisions import threshold_for_error
+    >>> best = np.linspace(1.0, 0.0, 200)
+    >>> errors = (np.arange(200) >= 100) & (np.arange(200) % 2 == 0)
+    >>> round(threshold_for_error(best, errors, 0.05), 2)
+    0.49
     """
     if not 0.0 < error < 1.0:
         raise GPSError(f"error must be between 0 and 1, got {error}")

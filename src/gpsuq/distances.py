@@ -25,7 +25,25 @@ _MANY_FEATURES = 5
 
 
 class Distance(ABC):
-    """How far the predictive is from the data: one loss per chain and observation."""
+    """How far the predictive is from the data: one loss per chain and observation.
+
+    Examples
+    --------
+    One of your own, from y to the mean of the predictive:
+
+    >>> import torch
+    >>> from torch.distributions import Normal
+    >>> from gpsuq.data import observations
+    >>> from gpsuq.distances import Distance
+    >>> from gpsuq.expectations import Terms
+    >>> class SquaredError(Distance):
+    ...     def terms(self, predictive, batch, n_outcomes=None):
+    ...         error = (predictive.mean.mean(2) - batch.y[:, :, 0]).square()
+    ...         return Terms(error, torch.zeros_like(error))
+    >>> predictive = Normal(torch.tensor([[[0.0, 2.0]]]), 1.0)  # one chain, two draws for all observations
+    >>> SquaredError().terms(predictive, observations(None, [1.0, 4.0]).rows()).score
+    tensor([[0., 9.]])
+    """
 
     @abstractmethod
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:

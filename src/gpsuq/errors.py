@@ -14,15 +14,45 @@ class GPSError(ValueError):
 
 
 class DivergenceError(GPSError):
-    """Training produced no finite loss in any chain."""
+    """Training produced no finite loss in any chain.
+
+    >>> import numpy as np
+    >>> from gpsuq import GPSClassifier, Recipe
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> GPSClassifier(recipe=Recipe(epochs=5, learning_rate=1e30)).fit(X, X[:, 0] > 0)
+    Traceback (most recent call last):
+    gpsuq.errors.DivergenceError: the loss is not finite at step 1: lower the learning rate, check the inputs' scale
+    """
 
 
 class CheckpointError(GPSError):
-    """A checkpoint is damaged or belongs to another fit."""
+    """A checkpoint is damaged or belongs to another fit.
+
+    >>> import tempfile, numpy as np
+    >>> from gpsuq import GPSClassifier, Recipe
+    >>> from gpsuq.errors import CheckpointError
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for seed in (1, 2):
+    ...         try:
+    ...             _ = GPSClassifier(recipe=Recipe(epochs=1), random_state=seed).fit(X, X[:, 0] > 0, checkpoint=folder)
+    ...         except CheckpointError:
+    ...             print(f"seed {seed} needs a directory of its own")
+    seed 2 needs a directory of its own
+    """
 
 
 class MissingCodeError(GPSError):
-    """A saved model needs a piece of the user's code, which no saved model holds."""
+    """A saved model needs a piece of the user's code, which no saved model holds.
+
+    >>> import tempfile
+    >>> from torch import nn
+    >>> from gpsuq import load, noisify, save
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
+    ...     load(save(noisify(nn.Sequential(nn.Linear(4, 3)), "0"), f"{folder}/noisy"))
+    Traceback (most recent call last):
+    gpsuq.errors.MissingCodeError: this model holds your own network (Sequential), and a saved model holds no code: ...
+    """
 
 
 class GPSWarning(UserWarning):

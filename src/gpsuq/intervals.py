@@ -22,7 +22,13 @@ def check_coverage(coverage: float) -> float:
 
 
 def equal_tailed(draws: Array, coverage: float) -> Array:
-    """Quantiles that leave the same probability on both sides; draws along the first axis, result (2, ...)."""
+    """Quantiles that leave the same probability on both sides; draws along the first axis, result (2, ...).
+
+    >>> import numpy as np
+    >>> from gpsuq.intervals import equal_tailed
+    >>> equal_tailed(np.arange(101.0), 0.9)
+    array([ 5., 95.])
+    """
     tail = (1.0 - check_coverage(coverage)) / 2.0
     result: Array = np.quantile(draws, [tail, 1.0 - tail], axis=0)
     return result
@@ -33,6 +39,18 @@ def highest_density(draws: Array, coverage: float) -> Array:
 
     Pieces closer than a tenth of the draws' standard deviation are one, and pieces of less than a hundredth of the
     draws are none: both are accidents of the sample.
+
+    Examples
+    --------
+    Two groups far apart give two pieces, and leave out what is between them:
+
+    >>> import numpy as np
+    >>> from scipy.stats import norm
+    >>> from gpsuq.intervals import highest_density
+    >>> group = norm.ppf(np.linspace(0.001, 0.999, 1000))
+    >>> highest_density(np.concatenate([group - 10.0, group + 10.0]), 0.95).round()
+    array([[-12.,  -8.],
+           [  8.,  12.]])
     """
     check_coverage(coverage)
     draws = np.asarray(draws, dtype=np.float64)
@@ -62,6 +80,13 @@ def mean_interval(chain_means: Array, coverage: float) -> Array:
     r"""Interval for E theta from one mean per chain: :math:`\bar m \pm t_{C-1} s`, s the sd between chains.
 
     Each chain saw its own Bayesian-bootstrap weights, so the standard deviation between chains is a standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq.intervals import mean_interval
+    >>> mean_interval(np.array([1.9, 2.0, 2.1]), 0.95).round(1)
+    array([1.5, 2.5])
     """
     n_chains = len(chain_means)
     if n_chains < 2:
@@ -75,6 +100,14 @@ def between_chains(chain_means: Array) -> Array:
     r"""Give the standard deviation between chains, times :math:`\sqrt{(C+1)/C}`.
 
     Weights that average 1 over C chains have covariances that make the plain sd too small by that factor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq.intervals import between_chains
+    >>> chain_means = np.array([1.9, 2.0, 2.1])
+    >>> round(float(chain_means.std(ddof=1)), 3), round(float(between_chains(chain_means)), 3)
+    (0.1, 0.115)
     """
     n_chains = len(chain_means)
     result: Array = chain_means.std(0, ddof=1) * np.sqrt((n_chains + 1) / n_chains)

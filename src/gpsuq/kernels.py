@@ -26,7 +26,22 @@ _RULE_ROWS = 1000  # enough for a median; pairwise distances of all rows would g
 
 
 class Kernel(ABC):
-    """A positive-definite (or conditionally positive-definite) function of two observations."""
+    """A positive-definite (or conditionally positive-definite) function of two observations.
+
+    Examples
+    --------
+    One of your own, for observations that are numbers:
+
+    >>> import torch
+    >>> from gpsuq import MMD
+    >>> from gpsuq.kernels import Kernel
+    >>> class RationalQuadratic(Kernel):
+    ...     def __call__(self, a, b, event_dims=0, mask=None):
+    ...         return 1.0 / (1.0 + (a - b).square())
+    >>> RationalQuadratic()(torch.tensor(1.0), torch.tensor([1.0, 2.0, 4.0]))
+    tensor([1.0000, 0.5000, 0.1000])
+    >>> distance = MMD(RationalQuadratic())
+    """
 
     factorises: ClassVar[bool] = False
     """Whether k is a product over the coordinates of an event, so that expectations are products too."""
@@ -255,6 +270,16 @@ class CallableKernel(Kernel):
     """Any positive-definite function of the user's: ``function(a, b)`` on vectors in the last dimension.
 
     ``resolve`` checks on a few observations that the function is symmetric and positive definite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq.kernels import CallableKernel
+    >>> CallableKernel(lambda a, b: (a * b).sum(-1))(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), event_dims=1)
+    tensor(11.)
+    >>> CallableKernel(lambda a, b: (a - b).sum(-1)).resolve(torch.tensor([0.0, 1.0]))
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: the kernel function is not symmetric: k(a, b) and k(b, a) differ
     """
 
     function: Callable[[Tensor, Tensor], Tensor]
@@ -300,7 +325,13 @@ def _rule_rows(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
 
 
 def median_squared_distance(y: Tensor, mask: Tensor | None = None) -> float:
-    """Median squared distance between two different observations, ignoring exact ties."""
+    """Median squared distance between two different observations, ignoring exact ties.
+
+    >>> import torch
+    >>> from gpsuq.kernels import median_squared_distance
+    >>> median_squared_distance(torch.tensor([0.0, 1.0, 3.0]))
+    4.0
+    """
     y, mask = _rule_rows(y, mask)
     events = y.dim() - 1
     both = None if mask is None else mask[:, None] & mask[None, :]
@@ -310,7 +341,13 @@ def median_squared_distance(y: Tensor, mask: Tensor | None = None) -> float:
 
 
 def squared_robust_scale(y: Tensor, mask: Tensor | None = None) -> float:
-    """Sum over coordinates of (1.4826 x median absolute deviation)^2; the variance where more than half are ties."""
+    """Sum over coordinates of (1.4826 x median absolute deviation)^2; the variance where more than half are ties.
+
+    >>> import torch
+    >>> from gpsuq.kernels import squared_robust_scale
+    >>> [round(squared_robust_scale(torch.tensor([-1.0, 0.0, 1.0, 2.0, last])), 2) for last in (3.0, 1000.0)]
+    [2.2, 2.2]
+    """
     y, mask = _rule_rows(y, mask)
     y = y.flatten(1) if y.dim() > 1 else y.unsqueeze(1)
     observed = torch.ones_like(y, dtype=torch.bool) if mask is None else mask.reshape(y.shape)

@@ -90,5 +90,15 @@ def shuffled_rows(x: Tensor, count: int) -> Tensor:
 
 
 def probability_spread(logits: Tensor) -> Tensor:
-    """Give the variance over draws of the class probabilities, summed over classes, for logits (n, M, H): (n,)."""
+    """Give the variance over draws of the class probabilities, summed over classes, for logits (n, M, H): (n,).
+
+    Examples
+    --------
+    Draws that agree, and draws that do not:
+
+    >>> import torch
+    >>> from gpsuq.losses import probability_spread
+    >>> probability_spread(torch.tensor([[[0.0, 9.0], [0.0, 9.0]], [[0.0, 9.0], [9.0, 0.0]]])).round(decimals=2)
+    tensor([0., 1.])
+    """
     return torch.softmax(logits, -1).var(1).sum(-1)

@@ -118,7 +118,12 @@ def _with_batch_shape(distribution: Distribution, parameter: Tensor) -> Distribu
 
 
 def normal_location(scale: float | None = None) -> ObservationModel:
-    """y_i ~ N(theta_i, scale^2) without covariates; the scale is learned where it is not given."""
+    """y_i ~ N(theta_i, scale^2) without covariates; the scale is learned where it is not given.
+
+    >>> from gpsuq.models import normal_location
+    >>> list(normal_location().parameters), list(normal_location(scale=1.0).parameters)
+    (['loc', 'scale'], ['loc'])
+    """
     if scale is None:
         return ObservationModel(Normal, loc=Location(), scale=Scale())
     return ObservationModel(lambda loc: Normal(loc, scale), loc=Location())
@@ -131,6 +136,12 @@ def linear_regression(
 
     A random intercept cannot be told from sigma, so it is one shared value by default. The lines of different draws
     then cross where x is 0, or, with ``pivot``, at one point that is learned, so that the origin of x does not matter.
+
+    Examples
+    --------
+    >>> from gpsuq.models import linear_regression
+    >>> {name: parameter.random for name, parameter in linear_regression().parameters.items()}
+    {'slope': True, 'sigma': True, 'intercept': False}
     """
     if random_intercept and not intercept:
         raise GPSError("random_intercept needs intercept=True")
@@ -166,7 +177,13 @@ def _linear_predictor(x: Tensor, slope: Tensor) -> Tensor:
 
 
 def categorical(n_classes: int) -> ObservationModel:
-    """P(y_i = h) proportional to exp(logits_ih), the paper's classifier; logits come from a generator G(X, Z)."""
+    """P(y_i = h) proportional to exp(logits_ih), the paper's classifier; logits come from a generator G(X, Z).
+
+    >>> import torch
+    >>> from gpsuq.models import categorical
+    >>> categorical(2)({"logits": torch.tensor([[[[0.0, 0.0]]]])}).probs
+    tensor([[[[0.5000, 0.5000]]]])
+    """
     return ObservationModel(_categorical_of_logits, logits=Real(n_classes))
 
 
@@ -175,7 +192,13 @@ def _categorical_of_logits(x: Tensor | None = None, *, logits: Tensor) -> Catego
 
 
 def poisson_counts() -> ObservationModel:
-    """y_i ~ Poisson(rate_i) without covariates, or with rates from a generator G(X, Z)."""
+    """y_i ~ Poisson(rate_i) without covariates, or with rates from a generator G(X, Z).
+
+    >>> import torch
+    >>> from gpsuq.models import poisson_counts
+    >>> poisson_counts()({"rate": torch.tensor([[[2.0, 5.0]]])}).mean
+    tensor([[[2., 5.]]])
+    """
     return ObservationModel(_poisson_of_rate, rate=Rate())
 
 

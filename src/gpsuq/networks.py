@@ -17,6 +17,15 @@ def paper_cnn(n_classes: int, *, width: int = 800, depth: int = 6, dropout: floa
     conv[16,5,1,2]-BN-ReLU-max-pool[2]-conv[32,5,1,2]-BN-ReLU-max-pool[2], flattened to 1,568 numbers, then six layers
     of 800 nodes, each batch-normalised. The appendix names no activation and no last layer for the latter: here every
     node is rectified, and an affine layer to the classes follows. ``dropout`` comes behind every layer of 800 nodes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq import noisify
+    >>> from gpsuq.networks import paper_cnn
+    >>> network = noisify(paper_cnn(10, width=20, depth=2), "head.0")
+    >>> network.noise_dim, network(torch.zeros(2, 1, 28, 28), draws=3).shape
+    (784, torch.Size([2, 3, 10]))
     """
     trunk = nn.Sequential(
         *(nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
@@ -34,6 +43,13 @@ def paper_resnet(n_classes: int, *, dropout: float = 0.0, inputs: nn.Module | No
     batch-normalised layers of 200 nodes. The appendix leaves open how its output gets "size 64" and what is added
     where the width changes: here the mean over the image, and the input with zeros for the new channels. ``inputs``
     comes first, such as :class:`Standardise`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq.networks import paper_resnet
+    >>> paper_resnet(10)(torch.zeros(2, 3, 8, 8)).shape
+    torch.Size([2, 10])
     """
     layers: list[nn.Module] = [
         nn.Identity() if inputs is None else inputs,
@@ -55,6 +71,14 @@ def small_resnet(
 
     Three stages of a convolution and a 2 x 2 max-pool, 2, 4 and 8 times ``width`` channels wide, a residual block of
     two convolutions behind the first and the third, the maximum over the image, and two batch-normalised layers.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq.networks import Standardise, small_resnet
+    >>> images = torch.rand(2, 3, 8, 8)
+    >>> small_resnet(10, width=4, inputs=Standardise(images))(images).shape
+    torch.Size([2, 10])
     """
 
     def stage(n_inputs: int, n_outputs: int) -> list[nn.Module]:
@@ -107,7 +131,14 @@ class Residual(nn.Module):
 
 
 class Standardise(nn.Module):
-    """Centre and scale inputs by what was seen first: every column of a table, every channel of images."""
+    """Centre and scale inputs by what was seen first: every column of a table, every channel of images.
+
+    >>> import torch
+    >>> from gpsuq.networks import Standardise
+    >>> standardise = Standardise(torch.tensor([[1.0, 100.0], [3.0, 300.0]]))
+    >>> standardise(torch.tensor([[3.0, 200.0]]))
+    tensor([[1., 0.]])
+    """
 
     center: Tensor
     scale: Tensor
@@ -126,7 +157,14 @@ class Standardise(nn.Module):
 
 
 def default_network(example: Tensor, n_classes: int) -> nn.Sequential:
-    """Give a perceptron for rows of a table, (n, columns); noise enters at its first layer."""
+    """Give a perceptron for rows of a table, (n, columns); noise enters at its first layer.
+
+    >>> import torch
+    >>> from gpsuq.networks import default_network
+    >>> rows = torch.randn(100, 5)
+    >>> default_network(rows, n_classes=3)(rows).shape
+    torch.Size([100, 3])
+    """
     first, second = _HIDDEN
     return nn.Sequential(
         Standardise(example),
@@ -139,7 +177,12 @@ def default_network(example: Tensor, n_classes: int) -> nn.Sequential:
 
 
 def feed_forward(n_inputs: int, n_classes: int, *, width: int, depth: int, dropout: float = 0.0) -> nn.Sequential:
-    """Give ``depth`` batch-normalised layers of ``width`` nodes, and an affine layer to the classes."""
+    """Give ``depth`` batch-normalised layers of ``width`` nodes, and an affine layer to the classes.
+
+    >>> from gpsuq.networks import feed_forward
+    >>> [type(layer).__name__ for layer in feed_forward(4, 3, width=8, depth=1, dropout=0.5)]
+    ['Linear', 'BatchNorm1d', 'ReLU', 'Dropout', 'Linear']
+    """
 
     def layers() -> Iterator[nn.Module]:
         wide = n_inputs

@@ -22,6 +22,16 @@ class PlainClassifier(NetworkClassifier):
     """The network as it is, trained by cross-entropy; its one draw is the softmax response.
 
     Parameters are those of :class:`gpsuq.GPSClassifier` that do not concern noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import Recipe
+    >>> from gpsuq.baselines import PlainClassifier
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = PlainClassifier(recipe=Recipe(epochs=20)).fit(X, X[:, 0] > 0)
+    >>> model.predict([[-2.0, 0.0], [2.0, 0.0]])
+    array([False,  True])
     """
 
     def __init__(
@@ -57,6 +67,18 @@ class DropoutClassifier(PlainClassifier):
     """Monte Carlo dropout: a draw is the network with some nodes left out, the same ones for all observations.
 
     The network needs ``nn.Dropout`` layers. Everything before the first one runs once per observation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from torch import nn
+    >>> from gpsuq import Recipe
+    >>> from gpsuq.baselines import DropoutClassifier
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> network = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 2))
+    >>> model = DropoutClassifier(network, recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
+    >>> model.sample_proba(X, n_draws=50).shape
+    (100, 50, 2)
     """
 
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
@@ -74,6 +96,16 @@ class EnsembleClassifier(PlainClassifier):
     """Deep ensemble: so many plain networks from different seeds, each of them a draw.
 
     ``n_members`` networks are trained; :meth:`of` takes plain classifiers that were trained already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import Recipe
+    >>> from gpsuq.baselines import EnsembleClassifier
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> model = EnsembleClassifier(n_members=3, recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
+    >>> model.sample_proba(X).shape
+    (100, 3, 2)
     """
 
     def __init__(
@@ -173,7 +205,17 @@ class _DrawnDropout(nn.Module):
 
 
 class DropoutNetwork(nn.Module):
-    """A copy of a network whose dropout layers can be sampled: :meth:`sample` gives (n, draw, class)."""
+    """A copy of a network whose dropout layers can be sampled: :meth:`sample` gives (n, draw, class).
+
+    >>> import torch
+    >>> from torch import nn
+    >>> from gpsuq.baselines.classifiers import DropoutNetwork
+    >>> network = DropoutNetwork(nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)))
+    >>> x = torch.randn(5, 2)
+    >>> draws = network.sample(x, slice(0, 10), seed=0)
+    >>> draws.shape, bool(torch.allclose(draws[:, 4:6], network.sample(x, slice(4, 6), seed=0)))
+    (torch.Size([5, 10, 3]), True)
+    """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

@@ -34,7 +34,15 @@ def _check_points(pattern: PointPattern) -> None:
 
 
 class HomogeneousIntensity(IntensityModel):
-    """The same intensity everywhere: the number of points over the window's area."""
+    """The same intensity everywhere: the number of points over the window's area.
+
+    >>> import numpy as np
+    >>> from gpsuq.baselines import HomogeneousIntensity
+    >>> from gpsuq.spatial import point_pattern
+    >>> pattern = point_pattern(np.random.default_rng(0).random((30, 2)), window=(0, 1, 0, 2))
+    >>> HomogeneousIntensity(pattern).intensity(np.array([[0.5, 0.5]]))
+    array([15.])
+    """
 
     def __init__(self, pattern: PointPattern) -> None:
         _check_points(pattern)
@@ -48,7 +56,18 @@ class HomogeneousIntensity(IntensityModel):
 
 
 class LogLinearIntensity(IntensityModel):
-    """log lambda(s) = b_0 + b' covariates(s), by maximum likelihood on a fine grid."""
+    """log lambda(s) = b_0 + b' covariates(s), by maximum likelihood on a fine grid.
+
+    >>> import numpy as np
+    >>> from gpsuq.baselines import LogLinearIntensity
+    >>> from gpsuq.spatial import CovariateGrid, point_pattern
+    >>> ends = np.array([0.0, 1.0])
+    >>> east = CovariateGrid("east", ends, ends, np.array([[0.0, 1.0], [0.0, 1.0]]))
+    >>> pattern = point_pattern(np.random.default_rng(0).random((100, 2)) ** [0.5, 1.0], window=(0, 1, 0, 1))
+    >>> model = LogLinearIntensity(pattern, [east], n_cells=256)
+    >>> bool(model.coefficients[0] > 0.0), round(model.integral())
+    (True, 100)
+    """
 
     def __init__(self, pattern: PointPattern, covariates: Sequence[CovariateGrid], n_cells: int = _CELLS) -> None:
         if not covariates:
@@ -92,6 +111,16 @@ class KernelIntensity(IntensityModel):
 
     The bandwidth h is chosen by likelihood cross-validation unless it is given: it maximises
     :math:`\sum_i \log \lambda_{-i}(s_i) - \int_W \lambda`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq.baselines import KernelIntensity
+    >>> from gpsuq.spatial import point_pattern
+    >>> pattern = point_pattern(np.random.default_rng(0).random((100, 2)) ** [0.5, 1.0], window=(0, 1, 0, 1))
+    >>> left, right = KernelIntensity(pattern, bandwidth=0.2).intensity(np.array([[0.1, 0.5], [0.9, 0.5]]))
+    >>> bool(left < right)
+    True
     """
 
     def __init__(self, pattern: PointPattern, bandwidth: float | None = None, n_cells: int = _CELLS) -> None:

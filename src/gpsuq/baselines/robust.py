@@ -27,34 +27,74 @@ def _with_constant(X: Array) -> Array:
 
 
 def least_squares(X: Array, y: Array) -> Array:
-    """Ordinary least squares, which is the mean of the flat-prior posterior."""
+    """Ordinary least squares, which is the mean of the flat-prior posterior.
+
+    >>> import numpy as np
+    >>> from gpsuq.baselines.robust import least_squares
+    >>> x = np.arange(20.0)
+    >>> y = np.where(x == 19, 1000.0, 2.0 * x + np.sin(x))  # a slope of 2, and one wild value
+    >>> least_squares(x[:, None], y).round()
+    array([16.])
+    """
     result: Array = LinearRegression().fit(X, y).coef_
     return result
 
 
 def huber(X: Array, y: Array) -> Array:
-    """Huber's M-estimator, statsmodels' RLM with its defaults."""
+    """Huber's M-estimator, statsmodels' RLM with its defaults.
+
+    >>> import numpy as np
+    >>> from gpsuq.baselines.robust import huber
+    >>> x = np.arange(20.0)
+    >>> y = np.where(x == 19, 1000.0, 2.0 * x + np.sin(x))  # a slope of 2, and one wild value
+    >>> huber(x[:, None], y).round()
+    array([2.])
+    """
     sm = _statsmodels()
     result: Array = sm.RLM(y, _with_constant(X), M=sm.robust.norms.HuberT()).fit().params[1:]
     return result
 
 
 def tukey_biweight(X: Array, y: Array) -> Array:
-    """Tukey's biweight, statsmodels' RLM with its defaults."""
+    """Tukey's biweight, statsmodels' RLM with its defaults.
+
+    >>> import numpy as np
+    >>> from gpsuq.baselines.robust import tukey_biweight
+    >>> x = np.arange(20.0)
+    >>> y = np.where(x == 19, 1000.0, 2.0 * x + np.sin(x))  # a slope of 2, and one wild value
+    >>> tukey_biweight(x[:, None], y).round()
+    array([2.])
+    """
     sm = _statsmodels()
     result: Array = sm.RLM(y, _with_constant(X), M=sm.robust.norms.TukeyBiweight()).fit().params[1:]
     return result
 
 
 def least_absolute_deviations(X: Array, y: Array) -> Array:
-    """Median regression, statsmodels' QuantReg at 1/2."""
+    """Median regression, statsmodels' QuantReg at 1/2.
+
+    >>> import numpy as np
+    >>> from gpsuq.baselines.robust import least_absolute_deviations
+    >>> x = np.arange(20.0)
+    >>> y = np.where(x == 19, 1000.0, 2.0 * x + np.sin(x))  # a slope of 2, and one wild value
+    >>> least_absolute_deviations(x[:, None], y).round()
+    array([2.])
+    """
     sm = _statsmodels()
     result: Array = sm.QuantReg(y, _with_constant(X)).fit(q=0.5, max_iter=5000).params[1:]
     return result
 
 
 def ransac(X: Array, y: Array) -> Array:
-    """scikit-learn's RANSAC with its defaults and a fixed seed."""
+    """scikit-learn's RANSAC with its defaults and a fixed seed.
+
+    >>> import numpy as np
+    >>> from gpsuq.baselines.robust import ransac
+    >>> x = np.arange(20.0)
+    >>> y = np.where(x == 19, 1000.0, 2.0 * x + np.sin(x))  # a slope of 2, and one wild value
+    >>> ransac(x[:, None], y).round()
+    array([2.])
+    """
     result: Array = RANSACRegressor(random_state=0, min_samples=X.shape[1] + 1).fit(X, y).estimator_.coef_
     return result
 

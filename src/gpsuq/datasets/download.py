@@ -32,7 +32,20 @@ _DAMAGE = (GPSError, OSError, ValueError, EOFError, zlib.error, tarfile.TarError
 
 
 class AbsentError(GPSError):
-    """A data set is not on this machine."""
+    """A data set is not on this machine.
+
+    >>> import os, tempfile
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets import load_images
+    >>> from gpsuq.datasets.download import AbsentError
+    >>> with tempfile.TemporaryDirectory() as empty, patch.dict(os.environ, GPSUQ_HOME=empty, GPSUQ_DATA=""):
+    ...     try:
+    ...         images = load_images("mnist")
+    ...     except AbsentError:
+    ...         images = load_images("digits")  # which come with scikit-learn
+    >>> images.bytes.shape[1:]
+    (1, 8, 8)
+    """
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,13 @@ class Source:
 
     ``files`` are checksums (of the uncompressed files) by name; ``mirrors`` base addresses with the archives to fetch
     from each; ``npm`` a package and what reads its files.
+
+    Examples
+    --------
+    >>> from gpsuq.datasets.download import SOURCES
+    >>> source = SOURCES["cifar10"]
+    >>> len(source.files), source.algorithm, source.archives
+    (6, 'sha1', ('cifar-10-binary.tar.gz',))
     """
 
     files: dict[str, str]
@@ -119,7 +139,15 @@ SOURCES: dict[str, Source] = {
 
 
 def data_home() -> Path:
-    """Give the directory that downloads go to: ``GPSUQ_HOME``, or the user's cache."""
+    """Give the directory that downloads go to: ``GPSUQ_HOME``, or the user's cache.
+
+    >>> import os
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets.download import data_home
+    >>> with patch.dict(os.environ, GPSUQ_HOME="/data/gpsuq"):
+    ...     data_home().as_posix()
+    '/data/gpsuq'
+    """
     import pooch
 
     named = os.environ.get("GPSUQ_HOME")
@@ -127,7 +155,18 @@ def data_home() -> Path:
 
 
 def find(name: str, file: str) -> Path:
-    """Give a file of a data set, compressed or not: in ``GPSUQ_DATA``, or where ``gpsuq data get`` puts it."""
+    """Give a file of a data set, compressed or not: in ``GPSUQ_DATA``, or where ``gpsuq data get`` puts it.
+
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets.download import find
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, GPSUQ_DATA=folder):
+    ...     Path(folder, "mnist").mkdir()
+    ...     Path(folder, "mnist", "t10k-labels-idx1-ubyte.gz").touch()
+    ...     find("mnist", "t10k-labels-idx1-ubyte").name
+    't10k-labels-idx1-ubyte.gz'
+    """
     for folder in _folders(name):
         for path in (folder / file, folder / f"{file}.gz"):
             if path.is_file():
@@ -148,6 +187,16 @@ def get(name: str, *, source: str = "auto", force: bool = False) -> Path:
     """Put the official files of a data set into the cache and give their directory.
 
     ``source`` is ``"local"``, ``"mirror"`` or ``"npm"``; ``"auto"`` tries them in this order.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets.download import get
+    >>> with tempfile.TemporaryDirectory() as empty, patch.dict(os.environ, GPSUQ_HOME=empty, GPSUQ_DATA=""):
+    ...     get("mnist", source="local")
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: mnist could not be had; local: GPSUQ_DATA is not set
     """
     if name not in SOURCES:
         raise GPSError(f"there is no {name!r} to get; known are {', '.join(SOURCES)}")

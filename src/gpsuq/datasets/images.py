@@ -23,7 +23,15 @@ _DIGITS_TEST_SHARE = 4  # every fourth digit
 
 @dataclass(frozen=True)
 class Images:
-    """n images (n, channel, row, column) of bytes, their labels (n,) from 0, and the names of the classes."""
+    """n images (n, channel, row, column) of bytes, their labels (n,) from 0, and the names of the classes.
+
+    >>> import numpy as np
+    >>> from gpsuq.datasets import Images
+    >>> images = Images(np.zeros((3, 1, 8, 8), np.uint8), np.array([0, 1, 2]), ("cat", "dog", "owl"))
+    >>> others = images.without(1)
+    >>> len(others), others.labels.tolist(), others.classes
+    (2, [0, 1], ('cat', 'owl'))
+    """
 
     bytes: NDArray[np.uint8]
     labels: NDArray[np.int64]
@@ -48,7 +56,13 @@ class Images:
 
 
 def load_images(name: str, split: Split = "train") -> Images:
-    """Read ``"digits"``, which come with scikit-learn, or ``"mnist"``, ``"notmnist"`` (test only) or ``"cifar10"``."""
+    """Read ``"digits"``, which come with scikit-learn, or ``"mnist"``, ``"notmnist"`` (test only) or ``"cifar10"``.
+
+    >>> from gpsuq.datasets import load_images
+    >>> digits = load_images("digits", "test")
+    >>> digits.bytes.shape, digits.classes[:3]
+    ((450, 1, 8, 8), ('0', '1', '2'))
+    """
     if split not in ("train", "test"):
         raise GPSError(f'split must be "train" or "test", got {split!r}')
     if name == "digits":
@@ -79,7 +93,17 @@ def _digits(split: Split) -> Images:
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """Read a file of bytes in the IDX format, compressed or not."""
+    """Read a file of bytes in the IDX format, compressed or not.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from gpsuq.datasets.images import read_idx
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "labels-idx1-ubyte")
+    ...     _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))  # bytes in one dimension, three of them
+    ...     read_idx(path, 1)
+    array([7, 2, 1], dtype=uint8)
+    """
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:

@@ -387,7 +387,18 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float:
-    """Scorer for ``GridSearchCV`` and its kin: minus the kernel score, so that higher is better."""
+    """Scorer for ``GridSearchCV`` and its kin: minus the kernel score, so that higher is better.
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from gpsuq import GPSLinearRegression
+    >>> from gpsuq.datasets import correlated
+    >>> from gpsuq.estimators.linear import kernel_score_scorer
+    >>> data = correlated(200, 2)
+    >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
+    >>> kernel_score_scorer(model, data.X, data.y) > kernel_score_scorer(model, data.X, -data.y)
+    True
+    >>> search = GridSearchCV(model, {"fit_intercept": [True, False]}, scoring=kernel_score_scorer)
+    """
     return -estimator.kernel_score(X, y)
 
 

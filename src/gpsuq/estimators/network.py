@@ -45,7 +45,23 @@ _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations tha
 
 
 class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """A network whose class probabilities have draws; subclasses say what is trained, and what a draw is."""
+    """A network whose class probabilities have draws; subclasses say what is trained, and what a draw is.
+
+    Examples
+    --------
+    What they share: any of them can be put in the place of another.
+
+    >>> import numpy as np
+    >>> from gpsuq import GPSClassifier, Recipe
+    >>> from gpsuq.baselines import PlainClassifier
+    >>> from gpsuq.estimators.network import NetworkClassifier
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> for kind in (GPSClassifier, PlainClassifier):
+    ...     model: NetworkClassifier = kind(recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
+    ...     model.sample_proba(X, n_draws=50).shape
+    (100, 50, 2)
+    (100, 1, 2)
+    """
 
     network: nn.Module | Callable[[], nn.Module] | None
     recipe: Recipe | None

@@ -43,7 +43,18 @@ _LEAVES = 1e-6  # share of a region outside the window that is no rounding error
 
 @dataclass(frozen=True)
 class IntensitySurface:
-    """Mean, standard deviation and quantiles of the intensity on a grid, (n_y, n_x), NaN outside the window."""
+    """Mean, standard deviation and quantiles of the intensity on a grid, (n_y, n_x), NaN outside the window.
+
+    >>> import numpy as np
+    >>> from gpsuq import GPSPoissonProcess
+    >>> points = np.random.default_rng(0).random((150, 2))
+    >>> model = GPSPoissonProcess(frequency=1.0, n_chains=2, n_steps=5).fit(points, window=(0, 1, 0, 1))
+    >>> surface = model.surface(levels=(0.1, 0.9))
+    >>> surface.mean.shape, sorted(surface.quantiles)
+    ((32, 32), [0.1, 0.9])
+    >>> bool((surface.quantiles[0.1] <= surface.quantiles[0.9]).all())
+    True
+    """
 
     grid: Grid
     mean: Array

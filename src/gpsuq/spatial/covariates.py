@@ -18,7 +18,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CovariateGrid:
-    """Values (row of y, column of x) at the crossings of ``x`` and ``y``, both increasing."""
+    """Values (row of y, column of x) at the crossings of ``x`` and ``y``, both increasing.
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import CovariateGrid
+    >>> ends = np.array([0.0, 1.0])
+    >>> elevation = CovariateGrid("elevation", x=ends, y=ends, values=np.array([[0.0, 10.0], [20.0, 30.0]]))
+    >>> elevation.at(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    array([10., 15.])
+    """
 
     name: str
     x: Array
@@ -70,7 +78,20 @@ def _bracket(axis: Array, values: Array) -> tuple[NDArray[np.intp], Array]:
 
 
 def read_covariate(path: str | Path, name: str | None = None) -> CovariateGrid:
-    """Read ``NAME.grid.csv`` (rows are y, no header) with its axes from ``NAME.grid.json`` (``xcol`` and ``yrow``)."""
+    """Read ``NAME.grid.csv`` (rows are y, no header) with its axes from ``NAME.grid.json`` (``xcol`` and ``yrow``).
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from gpsuq.spatial import read_covariate
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "elevation.grid.csv")
+    ...     np.savetxt(path, [[0, 10, 20], [30, 40, 50]], delimiter=",")
+    ...     _ = path.with_suffix(".json").write_text('{"xcol": [0, 1, 2], "yrow": [0, 1]}')
+    ...     elevation = read_covariate(path)
+    >>> elevation.name, elevation.values.shape
+    ('elevation', (2, 3))
+    """
     path = Path(path)
     axes = path.with_suffix(".json")
     for file in (path, axes):

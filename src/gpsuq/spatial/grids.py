@@ -28,13 +28,28 @@ def cells_for(n_points: int) -> int:
 
     Cells so small hold one point at most where points are few; more points than cells only sharpen the counts, so that
     the cost of a fit does not grow with them.
+
+    Examples
+    --------
+    >>> from gpsuq.spatial import cells_for
+    >>> cells_for(10), cells_for(500), cells_for(1_000_000)
+    (1024, 2000, 8192)
     """
     return int(min(_MOST, max(_FEWEST, _PER_POINT * n_points)))
 
 
 @dataclass(frozen=True)
 class Grid:
-    """``n_y`` rows of ``n_x`` cells over the bounding box of a window; row 0 is the lowest."""
+    """``n_y`` rows of ``n_x`` cells over the bounding box of a window; row 0 is the lowest.
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import Grid, Window
+    >>> grid = Grid(Window.rectangle(0.0, 2.0, 0.0, 1.0), n_x=2, n_y=1)
+    >>> grid.counts(np.array([[0.2, 0.3], [0.9, 0.1], [1.5, 0.9]]))
+    array([[2, 1]])
+    >>> grid.exposure
+    array([[1., 1.]])
+    """
 
     window: Window
     n_x: int

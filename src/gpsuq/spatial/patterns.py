@@ -18,7 +18,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class PointPattern:
-    """Points (n, 2) inside a window."""
+    """Points (n, 2) inside a window.
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import PointPattern, Window
+    >>> pattern = PointPattern(np.array([[0.2, 0.3], [1.5, 0.9]]), Window.rectangle(0.0, 2.0, 0.0, 1.0))
+    >>> len(pattern), pattern.window.area
+    (2, 2.0)
+    """
 
     points: Array
     window: Window
@@ -30,7 +37,15 @@ class PointPattern:
 def point_pattern(
     points: Any, window: Any, *, outside: Literal["error", "drop"] = "error", least: int = 1
 ) -> PointPattern:
-    """Check points (n, 2) against a window; those ``outside`` are an error, or dropped with a warning."""
+    """Check points (n, 2) against a window; those ``outside`` are an error, or dropped with a warning.
+
+    >>> from gpsuq.spatial import point_pattern
+    >>> len(point_pattern([[0.2, 0.3], [1.5, 0.9]], window=(0, 2, 0, 1)))
+    2
+    >>> point_pattern([[0.2, 0.3], [1.5, 0.9]], window=(0, 1, 0, 1))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: 1 of 2 points lie outside the window (row 1); check units and axes, ...
+    """
     window = as_window(window)
     coordinates = checked_points(points, least)
     if outside not in ("error", "drop"):
@@ -90,7 +105,14 @@ def _listed(rows: NDArray[np.intp]) -> str:
 
 
 def thin(points: Array, share: float, seed: int) -> tuple[Array, Array]:
-    """Split points at random, each kept with probability ``share``: two independent patterns of a Poisson process."""
+    """Split points at random, each kept with probability ``share``: two independent patterns of a Poisson process.
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import thin
+    >>> kept, left = thin(np.random.default_rng(0).random((1000, 2)), share=0.8, seed=0)
+    >>> bool(750 < len(kept) < 850), len(kept) + len(left)
+    (True, 1000)
+    """
     if not 0.0 < share < 1.0:
         raise GPSError(f"share must be between 0 and 1, got {share}")
     kept = np.random.default_rng(seed).random(len(points)) < share

@@ -35,6 +35,17 @@ def simulate_poisson(
     of every cell. Wherever a candidate shows that it was too low, the bound of that cell is raised and the whole
     pattern drawn again, so that no pattern ever saw a bound that failed. (A peak far narrower than a cell can escape
     every candidate: the grid must be finer than what the intensity does.)
+
+    Examples
+    --------
+    An intensity that rises from left to right, 400 points expected:
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import Window, simulate_poisson
+    >>> window = Window.rectangle(0.0, 1.0, 0.0, 1.0)
+    >>> points = simulate_poisson(lambda s: 800.0 * s[:, 0], window, np.random.default_rng(0))
+    >>> bool(320 < len(points) < 480), round(float(points[:, 0].mean()), 1)  # the mean of x is 2/3
+    (True, 0.7)
     """
     grid = Grid.with_cells(window, _BOUND_CELLS) if grid is None else grid
     if grid.window is not window and grid.window.polygons != window.polygons:

@@ -30,7 +30,14 @@ _MOST_POINTS = 5000
 
 
 def default_distances(window: Window) -> Array:
-    """Fifty distances up to a quarter of the shorter side."""
+    """Fifty distances up to a quarter of the shorter side.
+
+    >>> from gpsuq.spatial import Window
+    >>> from gpsuq.spatial.statistics import default_distances
+    >>> distances = default_distances(Window.rectangle(0.0, 2.0, 0.0, 1.0))
+    >>> len(distances), float(distances[-1])
+    (50, 0.25)
+    """
     x_min, x_max, y_min, y_max = window.bounds
     return np.linspace(0.0, 0.25 * min(x_max - x_min, y_max - y_min), _DISTANCES)
 
@@ -42,6 +49,17 @@ def l_function(
 
     Weights are scaled so that the reciprocals of the intensity at the points sum to the area, which takes most of the
     noise out of the estimate.
+
+    Examples
+    --------
+    Points on a lattice keep apart: there is no neighbour nearer than 0.1, where L(r) = r would have some.
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import Window, l_function
+    >>> middles = np.linspace(0.05, 0.95, 10)
+    >>> lattice = np.stack(np.meshgrid(middles, middles), -1).reshape(-1, 2)
+    >>> l_function(lattice, Window.rectangle(0.0, 1.0, 0.0, 1.0), [0.09, 0.11]).round(2)
+    array([0.  , 0.11])
     """
     distances = default_distances(window) if distances is None else np.asarray(distances, dtype=np.float64)
     return _l(points, distances, window, intensity, _overlap(window))
@@ -95,6 +113,15 @@ class Envelope:
     ``lower`` and ``upper`` bound all simulations at each distance; ``p_value`` is the rank of the pattern's largest
     deviation from the mean of all curves (in units of their standard deviation) among theirs, over all distances at
     once. Simulations are not fitted again, so that the test is conservative where the intensity was fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq.spatial import Envelope
+    >>> one = np.ones(3)
+    >>> envelope = Envelope(np.array([0.0, 0.1, 0.2]), 0.15 * one, 0.05 * one, 0.1 * one, 0.08 * one, p_value=0.025)
+    >>> bool((envelope.observed > envelope.upper).all())  # points cluster
+    True
     """
 
     distances: Array
@@ -116,6 +143,19 @@ def l_envelope(
     """Compare a pattern's L with those of patterns simulated from a fitted model.
 
     Where there are replicates, the pattern and each simulation are lists of them, and L is their mean.
+
+    Examples
+    --------
+    Points in pairs, against points at random:
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import Window, l_envelope
+    >>> rng = np.random.default_rng(0)
+    >>> single = rng.random((50, 2))
+    >>> pairs = np.concatenate([single, np.clip(single + 0.01, 0.0, 1.0)])
+    >>> random = [rng.random((100, 2)) for _ in range(19)]
+    >>> l_envelope(pairs, random, Window.rectangle(0.0, 1.0, 0.0, 1.0)).p_value
+    0.05
     """
     if len(simulated) < 2:
         raise GPSError(f"an envelope needs at least 2 simulated patterns, got {len(simulated)}")

@@ -22,7 +22,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Window:
-    """A region of the plane with positive area; build one with :func:`as_window` or :meth:`rectangle`."""
+    """A region of the plane with positive area; build one with :func:`as_window` or :meth:`rectangle`.
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial import Window
+    >>> window = Window.rectangle(0.0, 2.0, 0.0, 1.0, unit="km")
+    >>> window.area, window.unit
+    (2.0, 'km')
+    >>> window.contains(np.array([[1.5, 0.5], [0.5, 1.5]]))
+    array([ True, False])
+    """
 
     polygons: BaseGeometry
     unit: str = "unit"
@@ -85,7 +94,18 @@ class Window:
 
 
 def read_window(path: str | Path) -> Window:
-    """Read a window from GeoJSON or from ``{"type": "rectangle", "xrange": [...], "yrange": [...]}``."""
+    """Read a window from GeoJSON or from ``{"type": "rectangle", "xrange": [...], "yrange": [...]}``.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from gpsuq.spatial import read_window
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "window.json")
+    ...     _ = path.write_text('{"type": "rectangle", "xrange": [0, 2], "yrange": [0, 1], "units": "km"}')
+    ...     window = read_window(path)
+    >>> window.bounds, window.unit
+    ((0.0, 2.0, 0.0, 1.0), 'km')
+    """
     path = Path(path)
     if not path.is_file():
         raise GPSError(f"there is no file {path}")
@@ -131,7 +151,13 @@ def _union(polygons: list[BaseGeometry]) -> BaseGeometry:
 
 
 def as_window(window: Any) -> Window:
-    """Read what a user passed as window: a Window, a shapely polygon, (x_min, x_max, y_min, y_max), or a file."""
+    """Read what a user passed as window: a Window, a shapely polygon, (x_min, x_max, y_min, y_max), or a file.
+
+    >>> from shapely import Polygon
+    >>> from gpsuq.spatial import as_window
+    >>> as_window((0, 2, 0, 1)).area, as_window(Polygon([(0, 0), (2, 0), (0, 1)])).area
+    (2.0, 1.0)
+    """
     if isinstance(window, Window):
         return window
     if isinstance(window, BaseGeometry):
