@@ -91,6 +91,8 @@ def test_cifar10_records_are_read(home, rng):
 
 
 def test_absent_and_unknown_images_are_named(home):
+    with pytest.raises(GPSError, match="judged"):
+        load_images("notmnist")
     with pytest.raises(GPSError, match="gpsuq data get mnist"):
         load_images("mnist")
     with pytest.raises(GPSError, match="GPSUQ_DATA"):

@@ -14,7 +14,7 @@ class GPSError(ValueError):
 
 
 class DivergenceError(GPSError):
-    """Training produced no finite loss in any chain.
+    """Training went to infinity, so that nothing of it can be used.
 
     >>> import numpy as np
     >>> from gpsuq import GPSClassifier, Recipe

@@ -88,6 +88,7 @@ def mean_interval(chain_means: Array, coverage: float) -> Array:
     >>> mean_interval(np.array([1.9, 2.0, 2.1]), 0.95).round(1)
     array([1.5, 2.5])
     """
+    chain_means = np.asarray(chain_means, dtype=np.float64)
     n_chains = len(chain_means)
     if n_chains < 2:
         raise GPSError("an interval for the mean needs at least 2 chains: GPS(..., n_chains=4) or more")

@@ -105,3 +105,12 @@ def test_replicates_are_judged_by_their_mean(rng):
 
 def test_fewer_than_two_points_have_no_l():
     assert (l_function(np.zeros((1, 2)), SQUARE) == 0).all()
+
+
+@pytest.mark.parametrize("distances", [[0.2, 0.1], [0.1, 0.1], [-0.1, 0.1], [], [np.nan, 0.1]])
+def test_distances_must_increase(distances, rng):
+    points = rng.random((20, 2))
+    with pytest.raises(GPSError, match="increasing"):
+        l_function(points, SQUARE, distances)
+    with pytest.raises(GPSError, match="increasing"):
+        l_envelope(points, [points, points], SQUARE, distances)

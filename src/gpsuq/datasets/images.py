@@ -67,6 +67,8 @@ def load_images(name: str, split: Split = "train") -> Images:
         raise GPSError(f'split must be "train" or "test", got {split!r}')
     if name == "digits":
         return _digits(split)
+    if name == "notmnist" and split == "train":
+        raise GPSError('notmnist is there to be judged, not to train on: pass "test"')
     if name in ("mnist", "notmnist"):
         prefix = "train" if split == "train" else "t10k"
         source = find(name, f"{prefix}-images-idx3-ubyte")
@@ -92,7 +94,7 @@ def _digits(split: Split) -> Images:
     return Images(images, data.target[chosen].astype(np.int64), tuple("0123456789"))
 
 
-def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+def read_idx(path: str | Path, dimensions: int) -> NDArray[np.uint8]:
     """Read a file of bytes in the IDX format, compressed or not.
 
     >>> import tempfile
@@ -104,6 +106,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     ...     read_idx(path, 1)
     array([7, 2, 1], dtype=uint8)
     """
+    path = Path(path)
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:

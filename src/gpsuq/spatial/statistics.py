@@ -61,8 +61,17 @@ def l_function(
     >>> l_function(lattice, Window.rectangle(0.0, 1.0, 0.0, 1.0), [0.09, 0.11]).round(2)
     array([0.  , 0.11])
     """
-    distances = default_distances(window) if distances is None else np.asarray(distances, dtype=np.float64)
+    distances = _checked_distances(distances, window)
     return _l(points, distances, window, intensity, _overlap(window))
+
+
+def _checked_distances(distances: Array | None, window: Window) -> Array:
+    if distances is None:
+        return default_distances(window)
+    values = np.asarray(distances, dtype=np.float64)
+    if values.ndim != 1 or len(values) == 0 or not (values >= 0.0).all() or not (np.diff(values) > 0.0).all():
+        raise GPSError("distances must be a vector of increasing numbers, none below 0")
+    return values
 
 
 def _l(
@@ -159,7 +168,7 @@ def l_envelope(
     """
     if len(simulated) < 2:
         raise GPSError(f"an envelope needs at least 2 simulated patterns, got {len(simulated)}")
-    distances = default_distances(window) if distances is None else np.asarray(distances, dtype=np.float64)
+    distances = _checked_distances(distances, window)
     everything = [[item] if isinstance(item, np.ndarray) else list(item) for item in (points, *simulated)]
     if max(map(len, everything[0]), default=0) < 2:
         raise GPSError("the L function needs at least 2 points")
