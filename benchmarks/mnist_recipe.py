@@ -13,7 +13,9 @@ DRAWS, STRANGE = 100, 400
 LEFT_OUT = 1
 
 
-def measured(weight_decay: float, off_data_spread: float, epochs: int, seed: int) -> dict[str, float]:
+def measured(
+    weight_decay: float, off_data_spread: float, spread_weight: float, epochs: int, seed: int
+) -> dict[str, float]:
     import numpy as np
     import torch
 
@@ -31,6 +33,7 @@ def measured(weight_decay: float, off_data_spread: float, epochs: int, seed: int
         lambda: paper_cnn(9).to(memory_format=torch.channels_last),
         "head.0",
         recipe=recipe,
+        spread_weight=spread_weight,
         off_data_spread=off_data_spread,
         random_state=seed,
         progress=True,
@@ -54,15 +57,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--weight-decay", type=float, default=1e-3)
     parser.add_argument("--off-data-spread", type=float, default=0.05)
+    parser.add_argument("--spread-weight", type=float, default=0.0)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     options = parser.parse_args()
-    settings = (options.weight_decay, options.off_data_spread, options.epochs, options.seed)
+    settings = (options.weight_decay, options.off_data_spread, options.spread_weight, options.epochs, options.seed)
     result = {name: round(value, 3) for name, value in measured(*settings).items()}
     print(result)
-    command = "python benchmarks/mnist_recipe.py --weight-decay {:g} --off-data-spread {:g} --epochs {} --seed {}"
-    write(options.out, "mnist_recipe_{:g}_{:g}_{}_{}".format(*settings), command.format(*settings), result)
+    command = "python benchmarks/mnist_recipe.py --weight-decay {:g} --off-data-spread {:g} "
+    command += "--spread-weight {:g} --epochs {} --seed {}"
+    write(options.out, "mnist_recipe_{:g}_{:g}_{:g}_{}_{}".format(*settings), command.format(*settings), result)
 
 
 if __name__ == "__main__":

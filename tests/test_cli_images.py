@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from torch import nn
 from typer.testing import CliRunner
 
+from gpsuq import noisify
 from gpsuq.cli import app
 from gpsuq.datasets import load_images
 from gpsuq.errors import GPSError
-from gpsuq.experiments import images, mnist
+from gpsuq.experiments import heads, images, mnist
 
 
 def invoke(*arguments):
@@ -90,7 +92,7 @@ def some_cifar10(tmp_path, monkeypatch, rng):
     folder = tmp_path / "home" / "cifar10"
     folder.mkdir(parents=True)
     for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
-        labels = np.tile(np.arange(10, dtype=np.uint8), 2)[:, None]
+        labels = rng.permutation(np.tile(np.arange(10, dtype=np.uint8), 2))[:, None]
         pixels = rng.integers(0, 256, (20, 3072), dtype=np.uint8)
         (folder / name).write_bytes(np.concatenate([labels, pixels], 1).tobytes())
     return folder
@@ -117,6 +119,33 @@ def test_a_missing_cifar10_file_and_an_unknown_network_are_named(some_cifar10, t
     assert result.exit_code == 1
     assert "data_batch_3.bin" in result.output
     assert "gpsuq data get cifar10" in " ".join(result.output.split())
+
+
+def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch):
+    """Every factor has its table; what is there is not trained again; noise weights are decayed where asked for."""
+    monkeypatch.setattr("gpsuq.experiments.images._STRANGE_IMAGES", 20)
+    monkeypatch.setattr(heads, "FACTORS", {"ratio": (0.1, 0.5), "place": ("head input", "every layer")})
+    options = ("experiment", "heads", "--seeds", "0,1", "--epochs", 1, "--out", tmp_path / "out")
+    result = invoke(*options)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line)["row"] for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    assert [(row["seed"], row["ratio"], row["place"]) for row in rows] == [
+        (seed, *setting)
+        for seed in (0, 1)
+        for setting in ((0.5, "head input"), (0.1, "head input"), (0.5, "every layer"))
+    ]
+    table = (tmp_path / "out" / "table_heads.md").read_text()
+    assert [line.split(" | ")[1] for line in table.splitlines()[2:]] == ["0.1", "0.5", "head input", "every layer"]
+    monkeypatch.setattr(heads, "cached", None)
+    assert invoke(*options).exit_code == 0
+
+
+def test_noise_weights_can_be_decayed_in_a_study():
+    network = noisify(nn.Sequential(nn.Linear(4, 3)), "0")
+    groups = heads.DecayedNoise(noise_decay=0.3, weight_decay=0.2).make_optimizer(network).param_groups
+    decay = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
+    layer = network.noisy_layers[0]
+    assert [decay[id(p)] for p in (layer.noise_weight, layer.weight, layer.bias)] == [0.3, 0.2, 0.0]
 
 
 def test_data_get_says_what_it_wrote(tmp_path, monkeypatch):

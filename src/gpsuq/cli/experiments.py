@@ -134,7 +134,30 @@ def cifar10(
     _run_images("cifar10", table, methods, seeds, folder, network=network, epochs=epochs, force=force)
 
 
+@experiment.command()
+def heads(
+    network: Annotated[str, typer.Option("--network", help="Whose trunk: paper or modern.")] = "modern",
+    seeds: SeedsOption = "0,1,2",
+    epochs: EpochsOption = None,
+    out: OutOption = Path("results/heads"),
+    force: ForceOption = False,
+) -> None:
+    """Vary the noise of a classifier of CIFAR-10: how much, where, how many draws, how long.
+
+    Heads are trained on the features of one trunk and judged by training images that were set aside.
+
+    Example: gpsuq experiment heads --seeds 0,1,2 --out results/heads
+    """
+    _run_seeds("heads", seeds, out, network=network, epochs=epochs, force=force)
+
+
 def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **options: Any) -> None:
+    chosen = [method.strip() for method in methods.split(",")]
+    _run_seeds(name, seeds, out, table, chosen, **options)
+
+
+def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, **options: Any) -> None:
+    """Call ``run`` of an experiment that trains networks and keeps its rows; say how to go on after Ctrl-C."""
     from gpsuq.errors import GPSError
 
     console = Console()
@@ -143,10 +166,9 @@ def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **op
             numbers = [int(seed) for seed in seeds.split(",")]
         except ValueError:
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
-        chosen = [method.strip() for method in methods.split(",")]
         run = importlib.import_module(f"gpsuq.experiments.{name}").run
         try:
-            files = run(table, chosen, numbers, out, progress=sys.stderr.isatty(), **options)
+            files = run(*leading, numbers, out, progress=sys.stderr.isatty(), **options)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"interrupted; rows and whole epochs are in {out}: give the same command again to go on from there"

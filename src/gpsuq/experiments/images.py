@@ -196,15 +196,11 @@ def run(
     for method in methods:
         if method != "ensemble":
             estimator(study, method, 2, 0, progress=False)
-    out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    if force:
-        (out / "rows.jsonl").unlink(missing_ok=True)
-        shutil.rmtree(out / "models", ignore_errors=True)
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": study.spread_weight, "off_data_spread": OFF_DATA_SPREAD,
                 "members": study.members}  # fmt: skip
-    rows = _Rows(out / "rows.jsonl", key=repr((*settings.values(), study.left_out, repr(study.augment))))
+    rows = begin(out, (*settings.values(), study.left_out, repr(study.augment)), force=force)
     for seed in seeds:
         for method in methods:
             if method == "ensemble" and seed != seeds[0]:
@@ -219,7 +215,16 @@ def run(
     return files + figures(study, table, frame, out, progress=progress)
 
 
-class _Rows:
+def begin(out: Path, key: tuple[Any, ...], *, force: bool) -> Rows:
+    """Give the rows that are in a directory already; with ``force``, start anew."""
+    out.mkdir(parents=True, exist_ok=True)
+    if force:
+        (out / "rows.jsonl").unlink(missing_ok=True)
+        shutil.rmtree(out / "models", ignore_errors=True)
+    return Rows(out / "rows.jsonl", repr(key))
+
+
+class Rows:
     """Rows on disk, one line each; a file that belongs to another study or recipe is refused."""
 
     def __init__(self, path: Path, key: str) -> None:
