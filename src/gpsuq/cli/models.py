@@ -85,7 +85,7 @@ def report(
 ) -> None:
     """Write one HTML page about a saved model or an experiment; it needs nothing else to be read.
 
-    Example: gpsuq report model --force
+    Example: gpsuq report model --out report.html
     """
     console = Console()
     with speaking(console):
@@ -93,7 +93,7 @@ def report(
         from gpsuq.reports.saved import REPORT_FILE
 
         path = directory / REPORT_FILE if out is None else out
-        refuse_file(path, force=force)
+        refuse_file(out, force=force)  # the page in the directory itself can be made again
         write_page(saved_page(directory), path)
     list_files(console, [path])
 

@@ -31,6 +31,7 @@ def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Fi
         figure, axis = plt.subplots(figsize=(max(4.0, 1.2 + 0.5 * len(names)), 3.6))
         _gps_boxes(axis, draws)
         _finish(axis, names, truth)
+        axis.set_ylabel("coefficient")
         figure.legend(loc="outside upper center", ncols=1)
     return figure
 
