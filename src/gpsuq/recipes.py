@@ -50,7 +50,7 @@ class Recipe:
     learning_rate: float = 0.05
     momentum: float = 0.9
     schedule: Literal["one-cycle", "inverse-sqrt"] = "one-cycle"
-    weight_decay: float = 1e-3
+    weight_decay: float = 5e-4
     sum_over_draws: bool = False
 
     def __post_init__(self) -> None:

@@ -23,8 +23,11 @@ from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import random_block, seed_from
 
-SPREAD_WEIGHTS = (0.0, -0.02, -0.05, -0.1)
-"""Weights of the spread that ``"auto"`` tries: none, and rewards."""
+SPREAD_WEIGHT = 0.1
+"""Default price of spread at the data."""
+
+SPREAD_WEIGHTS = (0.2, SPREAD_WEIGHT, 0.05, 0.0, -0.05)
+"""Weights of the spread that ``"auto"`` tries, the highest price first."""
 
 OFF_DATA_SPREAD = 0.05
 """Default reward for spread at inputs unlike the data."""
@@ -51,12 +54,12 @@ class GPSClassifier(NetworkClassifier):
     ratio
         Noise inputs for each input of that layer, the paper's r.
     spread_weight
-        Weight of the variance of the class probabilities over draws in the loss: negative rewards spread. ``"auto"``
-        trains one network for each of a few weights and keeps the one whose score ranks its mistakes on validation
+        Price of the variance of the class probabilities over draws, at the data: the score does not see it, the higher
+        the price the fewer observations are Uncertain, and a negative one rewards spread. ``"auto"`` trains one network for each of a few weights and keeps the one whose score ranks its mistakes on validation
         data best (area under the risk-coverage curve).
     off_data_spread
         Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
-        more, each number from another observation of it. 0 is the paper's loss.
+        more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -101,7 +104,7 @@ class GPSClassifier(NetworkClassifier):
         layer: str | Sequence[str] | None = None,
         *,
         ratio: float = 0.5,
-        spread_weight: float | Literal["auto"] = 0.0,
+        spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
         recipe: Recipe | None = None,
         fabric: Fabric | None = None,
@@ -149,7 +152,7 @@ class GPSClassifier(NetworkClassifier):
             NetworkClassifier.fit(tried, X, y, checkpoint=folder, **options)
             verdicts = tried.uncertainty(validation[0])
             area = risk_coverage(verdicts.uqc_shortfall, tried._wrong(verdicts, validation[1])).area
-            if not areas or area < min(areas):  # on ties the smaller reward
+            if not areas or area < min(areas):  # on ties the higher price
                 best = tried
             areas.append(area)
         self.__dict__.update({name: value for name, value in vars(best).items() if name.endswith("_")})

@@ -37,7 +37,7 @@ from gpsuq.decisions import (
     wrong,
 )
 from gpsuq.errors import GPSError
-from gpsuq.estimators.classifier import OFF_DATA_SPREAD, GPSClassifier
+from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.experiments.record import command_line, write_metrics
 from gpsuq.plots import save_figure
@@ -79,7 +79,6 @@ class Study:
     left_out: int
     members: int = 5
     dropout: float = 0.25
-    spread_weight: float = 0.0
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
     paper: dict[int, dict[str, tuple[float | None, ...]]] = field(default_factory=dict)
@@ -98,12 +97,13 @@ def estimator(study: Study, method: str, n_classes: int, seed: int, *, progress:
     if method == "dropout":
         return DropoutClassifier(lambda: network(study.dropout), **common)
     if method.startswith("gps-"):
+        on_data = method.endswith(ON_DATA)
         return GPSClassifier(
             network,
             study.layer,
             ratio=_ratio(method),
-            spread_weight=study.spread_weight,
-            off_data_spread=0.0 if method.endswith(ON_DATA) else OFF_DATA_SPREAD,
+            spread_weight=0.0 if on_data else SPREAD_WEIGHT,
+            off_data_spread=0.0 if on_data else OFF_DATA_SPREAD,
             **common,
         )
     raise GPSError(f"unknown method {method!r}; use one of {', '.join(METHODS)}, or gps- with another ratio")
@@ -198,7 +198,7 @@ def run(
             estimator(study, method, 2, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": study.spread_weight, "off_data_spread": OFF_DATA_SPREAD,
+                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
                 "members": study.members}  # fmt: skip
     rows = begin(out, (*settings.values(), study.left_out, repr(study.augment)), force=force)
     for seed in seeds:
