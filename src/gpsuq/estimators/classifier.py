@@ -54,9 +54,10 @@ class GPSClassifier(NetworkClassifier):
     ratio
         Noise inputs for each input of that layer, the paper's r.
     spread_weight
-        Price of the variance of the class probabilities over draws, at the data: the score does not see it, the higher
-        the price the fewer observations are Uncertain, and a negative one rewards spread. ``"auto"`` trains one network for each of a few weights and keeps the one whose score ranks its mistakes on validation
-        data best (area under the risk-coverage curve).
+        Price of the variance of the class probabilities over draws, at the data: the score does not see it. The higher
+        the price, the fewer observations are Uncertain; a negative one rewards spread. ``"auto"`` trains one network
+        for each of a few weights and keeps the one whose score ranks its mistakes on validation data best (area under
+        the risk-coverage curve).
     off_data_spread
         Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
         more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
