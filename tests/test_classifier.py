@@ -16,6 +16,7 @@ from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifi
 from gpsuq.baselines.classifiers import DropoutNetwork
 from gpsuq.datasets import load_images
 from gpsuq.decisions import selective_error
+from gpsuq.estimators.classifier import SPREAD_WEIGHTS
 from gpsuq.networks import feed_forward
 
 QUICK = Recipe(epochs=30)
@@ -144,13 +145,13 @@ def test_a_reward_off_the_data_spreads_what_is_unlike_them(digits):
     assert seen < seen_without + 0.05
 
 
-def test_the_reward_can_be_chosen_by_validation_data(digits):
+def test_the_price_of_spread_can_be_chosen_by_validation_data(digits):
     train, test = digits
     data = train.rows(slice(0, 400))
     quick = GPSClassifier(small, recipe=Recipe(epochs=5), spread_weight="auto")
     chosen = quick.fit(data.pixels(), data.labels, validation=(test.pixels(), test.labels))
     assert chosen.spread_weight_ == chosen.spread_path_["aurc"].idxmin()
-    assert len(chosen.spread_path_) == 4
+    assert tuple(chosen.spread_path_.index) == SPREAD_WEIGHTS
     assert chosen.predict(test.pixels()).shape == (len(test),)
     alone = GPSClassifier(small, recipe=Recipe(epochs=1), spread_weight="auto").fit(data.pixels(), data.labels)
     assert alone.spread_path_ is not None
