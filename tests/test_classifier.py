@@ -257,6 +257,19 @@ def test_a_stopped_fit_goes_on_and_other_settings_do_not_join_it(digits, tmp_pat
         GPSClassifier(small, recipe=recipe, ratio=0.25).fit(data.pixels(), data.labels, checkpoint=tmp_path)
 
 
+def test_bars_are_shown_on_standard_error_when_asked_for(digits, capsys):
+    train, test = digits
+    model = GPSClassifier(small, recipe=Recipe(epochs=1), progress=True).fit(train.pixels(), train.labels)
+    model.uncertainty(test.pixels(), 2000)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "training" in err
+    assert "drawing" in err
+    assert f"{len(test)}/{len(test)}" in err
+    model.set_params(progress=False).uncertainty(test.pixels(), 2000)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_loader_resumes_in_the_same_order(digits, tmp_path):
     train, test = digits
     data = TensorDataset(torch.from_numpy(train.pixels()[:301]), torch.from_numpy(train.labels[:301]))

@@ -24,6 +24,15 @@ class Batch:
     """Some observations with the shapes that models and kernels expect.
 
     ``x`` is (1, n, 1, *one_x) or None, ``y`` (1, n, 1, *event), ``mask`` like ``y`` or None.
+
+    Examples
+    --------
+    The dimensions of size 1 are those of chains and draws, so that ``y`` broadcasts against a predictive:
+
+    >>> from gpsuq.data import observations
+    >>> batch = observations([[0.5, 1.0], [1.5, 2.0], [2.5, 3.0]], [1.0, 2.0, 4.0]).rows()
+    >>> len(batch), tuple(batch.y.shape), tuple(batch.x.shape), batch.mask
+    (3, (1, 3, 1), (1, 3, 1, 2), None)
     """
 
     y: Tensor

@@ -64,7 +64,22 @@ _PAIRS: dict[tuple[type[Kernel], type[Distribution]], KernelPair] = {}
 
 
 class Terms(NamedTuple):
-    """One observation's share of the score: ``fit`` = -2 E k(y, Y) and ``pair`` = E k(Y, Y'), both (chain, obs)."""
+    """Both terms of the loss of each observation, (chain, observation); their sum is what training makes small.
+
+    Attributes
+    ----------
+    fit
+        -2 E k(y, Y), how close outcomes are to the observation; the only one that sees y.
+    pair
+        E k(Y, Y') of two different draws, how close outcomes are to each other.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq.expectations import Terms
+    >>> Terms(fit=torch.tensor([[-1.5, -0.5]]), pair=torch.tensor([[0.75, 0.75]])).score  # one chain, two observations
+    tensor([[-0.7500,  0.2500]])
+    """
 
     fit: Tensor
     pair: Tensor
@@ -76,7 +91,27 @@ class Terms(NamedTuple):
 
 
 def register_kernel_mean(kernel: type[Kernel], distribution: type[Distribution]) -> Callable[[KernelMean], KernelMean]:
-    """Register E k(y, Y) for a kernel and a distribution of one coordinate."""
+    r"""Register E k(y, Y) for a kernel and a distribution of one coordinate.
+
+    It is used once the pair's expectation is there, too: see :func:`register_kernel_pair`.
+
+    Examples
+    --------
+    A cosine has a closed form with a Normal variable, :math:`E \cos(y - Y) = \cos(y - \mu) e^{-\sigma^2 / 2}`:
+
+    >>> import torch
+    >>> from torch.distributions import Normal
+    >>> from gpsuq.expectations import register_kernel_mean
+    >>> from gpsuq.kernels import Kernel
+    >>> class Cosine(Kernel):
+    ...     def __call__(self, a, b, event_dims=0, mask=None):
+    ...         return torch.cos(a - b)
+    >>> @register_kernel_mean(Cosine, Normal)
+    ... def cosine_mean(kernel, y, p):  # p has the arguments of the distribution by name
+    ...     return torch.cos(y - p["loc"]) * torch.exp(-0.5 * p["scale"].square())
+    >>> cosine_mean(Cosine(), torch.tensor(0.0), {"loc": torch.tensor(0.0), "scale": torch.tensor(1.0)})
+    tensor(0.6065)
+    """
 
     def decorator(function: KernelMean) -> KernelMean:
         _MEANS[kernel, distribution] = function
@@ -86,7 +121,30 @@ def register_kernel_mean(kernel: type[Kernel], distribution: type[Distribution])
 
 
 def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution]) -> Callable[[KernelPair], KernelPair]:
-    """Register E k(Y, Y') for a kernel and two distributions of one type and one coordinate."""
+    """Register E k(Y, Y') for a kernel and two distributions of one type and one coordinate.
+
+    Examples
+    --------
+    With both expectations the score is exact, and nothing is sampled:
+
+    >>> import torch
+    >>> from torch.distributions import Normal
+    >>> from gpsuq.expectations import kernel_score, register_kernel_mean, register_kernel_pair
+    >>> from gpsuq.kernels import Kernel
+    >>> class Cosine(Kernel):
+    ...     def __call__(self, a, b, event_dims=0, mask=None):
+    ...         return torch.cos(a - b)
+    >>> @register_kernel_mean(Cosine, Normal)
+    ... def cosine_mean(kernel, y, p):
+    ...     return torch.cos(y - p["loc"]) * torch.exp(-0.5 * p["scale"].square())
+    >>> @register_kernel_pair(Cosine, Normal)
+    ... def cosine_pair(kernel, p, q):
+    ...     return torch.cos(p["loc"] - q["loc"]) * torch.exp(-0.5 * (p["scale"].square() + q["scale"].square()))
+    >>> predictive = Normal(torch.zeros(1, 1, 2), 1.0)  # one chain, two draws for all observations
+    >>> terms = kernel_score(Cosine(), predictive, torch.zeros(1, 1, 1))
+    >>> terms.fit, terms.pair  # -2 exp(-1/2) and exp(-1)
+    (tensor([[-1.2131]]), tensor([[0.3679]]))
+    """
 
     def decorator(function: KernelPair) -> KernelPair:
         _PAIRS[kernel, distribution] = function

@@ -11,7 +11,23 @@ from gpsuq.errors import GPSError
 
 
 def data_directory() -> Path:
-    """Give the directory of real data, or say how to name it."""
+    """Give the directory of real data, or say how to name it.
+
+    Examples
+    --------
+    Set for a moment here; in a shell it is ``export GPSUQ_DATA=...``:
+
+    >>> import os
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets import data_directory
+    >>> with patch.dict(os.environ, GPSUQ_DATA="."):
+    ...     print(data_directory())
+    .
+    >>> with patch.dict(os.environ, GPSUQ_DATA=""):
+    ...     data_directory()
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: this needs real data: set the environment variable GPSUQ_DATA to their directory
+    """
     name = os.environ.get("GPSUQ_DATA")
     if not name:
         raise GPSError("this needs real data: set the environment variable GPSUQ_DATA to their directory")
@@ -22,7 +38,19 @@ def data_directory() -> Path:
 
 
 def regression_table(name: str) -> pd.DataFrame:
-    """Read ``regression/<name>.csv`` of the data directory."""
+    r"""Read ``regression/<name>.csv`` of the data directory.
+
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets import regression_table
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, GPSUQ_DATA=folder):
+    ...     Path(folder, "regression").mkdir()
+    ...     _ = Path(folder, "regression", "cars.csv").write_text("speed,dist\n4,2\n7,4\n")
+    ...     table = regression_table("cars")
+    >>> table.shape, list(table)
+    ((2, 2), ['speed', 'dist'])
+    """
     path = data_directory() / "regression" / f"{name}.csv"
     if not path.is_file():
         raise GPSError(f"there is no {path}")

@@ -48,7 +48,13 @@ INTENSITIES: dict[str, Intensity] = {"bumps": bumps, "ridge": ridge, "constant":
 
 
 def simulated_pattern(name: str, seed: int) -> PointPattern:
-    """Simulate a pattern from one of the known intensities on the unit square."""
+    """Simulate a pattern from ``"bumps"``, ``"ridge"`` or ``"constant"``, known intensities on the unit square.
+
+    >>> from gpsuq.datasets import simulated_pattern
+    >>> pattern = simulated_pattern("bumps", seed=0)
+    >>> pattern.points.shape[1], 400 < len(pattern) < 600, pattern.window.area
+    (2, True, 1.0)
+    """
     if name not in INTENSITIES:
         raise GPSError(f"there is no intensity {name!r}; use one of {', '.join(INTENSITIES)}")
     rng = np.random.default_rng(seed)
@@ -62,6 +68,16 @@ def log_gaussian_cox(
 
     The logarithm of the intensity is a Gaussian field with the given standard deviation and correlation
     exp(-distance / length), constant on the cells of a 48 x 48 grid; its mean is ``mean`` everywhere.
+
+    Examples
+    --------
+    Numbers of points vary more than those of a Poisson process, whose variance is its mean:
+
+    >>> import numpy as np
+    >>> from gpsuq.datasets import log_gaussian_cox
+    >>> counts = [len(pattern) for pattern in log_gaussian_cox(20, seed=0)]
+    >>> bool(np.var(counts) > 3 * np.mean(counts))
+    True
     """
     rng = np.random.default_rng(seed)
     grid = Grid(UNIT_SQUARE, 48, 48)
@@ -83,13 +99,41 @@ def log_gaussian_cox(
 
 
 def real_pattern(name: str) -> PointPattern:
-    """Read ``points/<name>.csv`` and its window from the data directory."""
+    r"""Read ``points/<name>.csv`` (columns x and y) and ``points/<name>.window.json`` from the data directory.
+
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets import real_pattern
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, GPSUQ_DATA=folder):
+    ...     points = Path(folder, "points")
+    ...     points.mkdir()
+    ...     _ = (points / "trees.csv").write_text("x,y\n0.5,0.5\n1.5,0.2\n")
+    ...     _ = (points / "trees.window.json").write_text('{"type": "rectangle", "xrange": [0, 2], "yrange": [0, 1]}')
+    ...     pattern = real_pattern("trees")
+    >>> len(pattern), pattern.window.area
+    (2, 2.0)
+    """
     folder = data_directory() / "points"
     table = read_table(folder / f"{name}.csv")
     return point_pattern(table[["x", "y"]].to_numpy(), read_window(folder / f"{name}.window.json"))
 
 
 def real_covariates(name: str, covariates: tuple[str, ...]) -> list[CovariateGrid]:
-    """Read covariate grids ``points/<name>.<covariate>.grid.csv`` from the data directory."""
+    r"""Read covariate grids ``points/<name>.<covariate>.grid.csv`` from the data directory.
+
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from unittest.mock import patch
+    >>> from gpsuq.datasets import real_covariates
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, GPSUQ_DATA=folder):
+    ...     points = Path(folder, "points")
+    ...     points.mkdir()
+    ...     _ = (points / "trees.elevation.grid.csv").write_text("0,10,20\n30,40,50\n")
+    ...     _ = (points / "trees.elevation.grid.json").write_text('{"xcol": [0, 1, 2], "yrow": [0, 1]}')
+    ...     (elevation,) = real_covariates("trees", ("elevation",))
+    >>> elevation.name, elevation.values.shape
+    ('elevation', (2, 3))
+    """
     folder = data_directory() / "points"
     return [read_covariate(folder / f"{name}.{covariate}.grid.csv", covariate) for covariate in covariates]

@@ -11,7 +11,26 @@ Array = NDArray[np.float64]
 
 
 class Regression(NamedTuple):
-    """A regression data set with the coefficients that each observation was made with."""
+    """A regression data set with the coefficients that each observation was made with.
+
+    Attributes
+    ----------
+    X
+        Covariates, (n, p).
+    y
+        Responses, (n,).
+    theta
+        Coefficients of every observation, (n, p).
+    sigma
+        Standard deviation of the Normal errors.
+
+    Examples
+    --------
+    >>> from gpsuq.datasets import scissors
+    >>> data = scissors(5)
+    >>> data.X.shape, data.y.shape, data.theta.shape, data.sigma
+    ((5, 1), (5,), (5, 1), 0.2)
+    """
 
     X: Array
     y: Array
@@ -20,7 +39,21 @@ class Regression(NamedTuple):
 
 
 def scissors(n: int = 2000, *, sigma: float = 0.2, seed: int = 0) -> Regression:
-    """Section 3.1: y_i = theta_i x_i + e_i with theta_i = 1 or -1, half each, x_i ~ N(0, 1), e_i ~ N(0, 0.2^2)."""
+    """Section 3.1: y_i = theta_i x_i + e_i with theta_i = 1 or -1, half each, x_i ~ N(0, 1), e_i ~ N(0, 0.2^2).
+
+    Examples
+    --------
+    Two lines that cross; least squares sees none:
+
+    >>> import numpy as np
+    >>> from gpsuq.datasets import scissors
+    >>> data = scissors(2000, seed=1)
+    >>> np.unique(data.theta)
+    array([-1.,  1.])
+    >>> slope = np.linalg.lstsq(data.X, data.y)[0]
+    >>> bool(abs(slope[0]) < 0.1)
+    True
+    """
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(n)
     theta = np.where(rng.random(n) < 0.5, 1.0, -1.0)
@@ -47,6 +80,15 @@ def correlated(
         Degrees of freedom of Student t errors in place of Normal ones.
     theta
         Coefficients; the paper does not give them, so they are N(0, 1) by default.
+
+    Examples
+    --------
+    The same data with and without outliers:
+
+    >>> from gpsuq.datasets import correlated
+    >>> clean, outlying = correlated(200, 3), correlated(200, 3, contamination=0.05)
+    >>> int((clean.y != outlying.y).sum())
+    10
     """
     rng = np.random.default_rng(seed)
     root = np.linalg.cholesky(np.where(np.eye(p) == 1, 1.0, 0.5))

@@ -32,7 +32,7 @@ from gpsuq.decisions import (
 from gpsuq.epochs import ArrayBatches, Batches, LoaderBatches, Loss, Training, train_network
 from gpsuq.errors import GPSError
 from gpsuq.networks import default_network
-from gpsuq.progress import training_bar
+from gpsuq.progress import counting_bar, training_bar
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import seed_from, seeded
 from gpsuq.sequential import SequentialTest, draws_in_looks
@@ -261,14 +261,16 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         check_is_fitted(self)
         n_draws = _checked_draws(self._most_draws(n_draws))
         x = self._inputs(X)
-        return np.concatenate([self._probabilities(part, slice(0, n_draws)) for _, part in _chunks(x, n_draws)])
+        return np.concatenate([self._probabilities(part, slice(0, n_draws)) for _, part in self._chunks(x, n_draws)])
 
     def predict_proba(self, X: Any) -> Array:
         """Give the mean probabilities over draws, (n, class)."""
         check_is_fitted(self)
         x = self._inputs(X)
         draws = self._most_draws(DEFAULT_DRAWS)
-        mean = [self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64) for _, part in _chunks(x, draws)]
+        mean = [
+            self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64) for _, part in self._chunks(x, draws)
+        ]
         result: Array = np.concatenate(mean)
         return result
 
@@ -295,13 +297,15 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         x = self._inputs(X)
         if error_rate is None or n_draws < 2:
             everything = slice(0, n_draws)
-            return joined([self._assessed(self._probabilities(part, everything)) for _, part in _chunks(x, n_draws)])
+            return joined(
+                [self._assessed(self._probabilities(part, everything)) for _, part in self._chunks(x, n_draws)]
+            )
         threshold = np.float64(self.certain_above_)  # compared in double precision, as the verdict is
         # Below one half several classes can pass at once, so that each has a part of the error rate.
         rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
         test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate / rivals)
         parts, order = [], []
-        for start, part in _chunks(x, test.looks[0]):
+        for start, part in self._chunks(x, test.looks[0]):
             waiting = np.arange(len(part))
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(test.looks)):
@@ -316,6 +320,14 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 if len(waiting) == 0:
                     break
         return joined(parts, np.concatenate(order))
+
+    def _chunks(self, x: Tensor, n_draws: int) -> Iterator[tuple[int, Tensor]]:
+        """Give parts of the observations that are passed at once, each with the number of its first."""
+        size = min(_IMAGES, max(1, _ROWS // n_draws))
+        with counting_bar(self.progress and len(x) > size, "drawing", len(x)) as advance:
+            for start in range(0, len(x), size):
+                yield start, x[start : start + size]
+                advance(min(len(x), start + size))
 
     def calibrate(self, X: Any, y: Any, *, target: float, of: Literal["error", "coverage"] = "error") -> Any:
         """Set the threshold of the verdict by validation data that the network was not trained on.
@@ -381,13 +393,6 @@ def _checked_draws(n_draws: int) -> int:
     if not isinstance(n_draws, numbers.Integral) or n_draws < 1:
         raise GPSError(f"n_draws must be a positive integer, got {n_draws!r}")
     return int(n_draws)
-
-
-def _chunks(x: Tensor, n_draws: int) -> Iterator[tuple[int, Tensor]]:
-    """Give parts of the observations that are passed at once, each with the number of its first."""
-    size = min(_IMAGES, max(1, _ROWS // n_draws))
-    for start in range(0, len(x), size):
-        yield start, x[start : start + size]
 
 
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:

@@ -42,7 +42,17 @@ def class_boxplots(
     certain_above: float = 0.5,
     title: str = "",
 ) -> Figure:
-    """Plot draws of the class probabilities (draw, class) of one image as boxes, with the criterion of each class."""
+    """Plot draws of the class probabilities (draw, class) of one image as boxes, with the criterion of each class.
+
+    >>> import numpy as np
+    >>> from gpsuq.decisions import assess
+    >>> from gpsuq.plots import class_boxplots
+    >>> samples = np.array([[0.9, 0.1], [0.6, 0.4], [0.8, 0.2]])  # three draws, two classes
+    >>> uqc = assess(samples[None]).uqc[0]
+    >>> figure = class_boxplots(samples, np.zeros((1, 8, 8)), ["cat", "dog"], truth="cat", uqc=uqc)
+    >>> [label.get_text() for label in figure.axes[1].get_xticklabels()]
+    ['cat', 'dog']
+    """
     import matplotlib.pyplot as plt
 
     names = [str(name) for name in np.asarray(classes)]
@@ -70,7 +80,13 @@ def class_boxplots(
 
 
 def risk_coverage_curves(coverage: Sequence[float], curves: Mapping[str, ArrayLike]) -> Figure:
-    """Plot the error of what is kept against the share that is kept, for every method."""
+    """Plot the error of what is kept against the share that is kept, for every method.
+
+    >>> from gpsuq.plots import risk_coverage_curves
+    >>> figure = risk_coverage_curves([0.5, 0.8, 1.0], {"GPS": [0.0, 0.01, 0.03], "dropout": [0.01, 0.02, 0.03]})
+    >>> len(figure.axes[0].lines)
+    2
+    """
     import matplotlib.pyplot as plt
 
     kept = np.asarray(coverage)
@@ -94,7 +110,14 @@ def risk_coverage_curves(coverage: Sequence[float], curves: Mapping[str, ArrayLi
 
 
 def reliability_curves(curves: Mapping[str, Reliability]) -> Figure:
-    """Plot accuracy against confidence for every method; the diagonal is calibrated."""
+    """Plot accuracy against confidence for every method; the diagonal is calibrated.
+
+    >>> from gpsuq.decisions import reliability
+    >>> from gpsuq.plots import reliability_curves
+    >>> figure = reliability_curves({"GPS": reliability([[0.9, 0.1]] * 4, [0, 0, 0, 1])})
+    >>> [line.get_label() for line in figure.axes[0].lines]
+    ['calibrated', 'GPS, ECE 0.1500']
+    """
     import matplotlib.pyplot as plt
 
     with figure_style():
@@ -114,7 +137,14 @@ def reliability_curves(curves: Mapping[str, Reliability]) -> Figure:
 
 
 def image_gallery(images: NDArray[np.generic], captions: Sequence[str], *, columns: int = 8) -> Figure:
-    """Show images (n, channel, row, column) with captions."""
+    """Show images (n, channel, row, column) with captions.
+
+    >>> import numpy as np
+    >>> from gpsuq.plots import image_gallery
+    >>> figure = image_gallery(np.zeros((3, 1, 8, 8)), ["cat", "dog", "owl"], columns=2)
+    >>> [ax.get_title() for ax in figure.axes]
+    ['cat', 'dog', 'owl', '']
+    """
     import matplotlib.pyplot as plt
 
     rows = -(-len(images) // columns)

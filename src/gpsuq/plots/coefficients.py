@@ -24,7 +24,15 @@ def within_chains(draws: Array) -> Array:
 
 
 def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Figure:
-    """Draw boxplots of the coefficients' draws (chain, draw, p): all of them, and the spread within chains beside."""
+    """Draw boxplots of the coefficients' draws (chain, draw, p): all of them, and the spread within chains beside.
+
+    >>> import numpy as np
+    >>> from gpsuq.plots import coefficients
+    >>> draws = np.random.default_rng(0).normal([1.0, -1.0], 0.1, size=(4, 100, 2))
+    >>> figure = coefficients(draws, ["age", "income"], truth=[1.0, -1.0])
+    >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    ['age', 'income']
+    """
     import matplotlib.pyplot as plt
 
     with figure_style():

@@ -49,6 +49,17 @@ def marginals(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_
 
     Outlines that agree mean that the law is well determined; where they differ, the difference is estimation
     uncertainty.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq import GPS, Algorithm
+    >>> from gpsuq.models import normal_location
+    >>> from gpsuq.plots import marginals
+    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(torch.randn(50))
+    >>> figure = marginals(uq)
+    >>> [ax.get_xlabel() for ax in figure.axes]
+    ['loc', 'scale']
     """
     return table_marginals(_columns(uq, parameters, n_draws, _MOST_MARGINALS))
 
@@ -78,7 +89,17 @@ def table_marginals(table: pd.DataFrame) -> Figure:
 
 
 def pairs(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_draws: int = 1000) -> Figure:
-    """Plot every pair of parameters as points, with their marginals on the diagonal."""
+    """Plot every pair of parameters as points, with their marginals on the diagonal.
+
+    >>> import torch
+    >>> from gpsuq import GPS, Algorithm
+    >>> from gpsuq.models import normal_location
+    >>> from gpsuq.plots import pairs
+    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(torch.randn(50))
+    >>> figure = pairs(uq, parameters=["loc", "scale"])
+    >>> len(figure.axes)  # two rows of two
+    4
+    """
     return table_pairs(_columns(uq, parameters, n_draws, _MOST_PAIRS))
 
 

@@ -78,7 +78,17 @@ def draw_envelope(ax: Axes, envelope: Envelope, unit: str = "unit") -> None:
 
 
 def envelope(result: Envelope, unit: str = "unit") -> Figure:
-    """Plot the L function of a pattern beside those of simulated ones."""
+    """Plot the L function of a pattern beside those of simulated ones.
+
+    >>> import numpy as np
+    >>> from gpsuq.plots import envelope
+    >>> from gpsuq.spatial import Envelope
+    >>> one = np.ones(3)
+    >>> result = Envelope(np.array([0.0, 0.1, 0.2]), 0.15 * one, 0.05 * one, 0.1 * one, 0.08 * one, p_value=0.025)
+    >>> figure = envelope(result, unit="km")
+    >>> figure.axes[0].get_xlabel()
+    'distance r (km)'
+    """
     import matplotlib.pyplot as plt
 
     with figure_style():
@@ -88,7 +98,18 @@ def envelope(result: Envelope, unit: str = "unit") -> Figure:
 
 
 def intensity(surface: IntensitySurface, points: Array) -> Figure:
-    """Plot the points, the mean intensity and its relative standard deviation."""
+    """Plot the points, the mean intensity and its relative standard deviation.
+
+    >>> import numpy as np
+    >>> from gpsuq.estimators.poisson import IntensitySurface
+    >>> from gpsuq.plots import intensity
+    >>> from gpsuq.spatial import Grid, Window
+    >>> mean = np.full((4, 4), 30.0)
+    >>> surface = IntensitySurface(Grid(Window.rectangle(0.0, 1.0, 0.0, 1.0), 4, 4), mean, sd=0.2 * mean, quantiles={})
+    >>> figure = intensity(surface, np.random.default_rng(0).random((30, 2)))
+    >>> [ax.get_title() for ax in figure.axes[:3]]
+    ['30 points', 'mean intensity', 'relative uncertainty']
+    """
     import matplotlib.pyplot as plt
 
     x_min, x_max, y_min, y_max = surface.grid.window.bounds

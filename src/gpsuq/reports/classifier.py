@@ -59,6 +59,23 @@ def classifier_page(
         Heading of the page.
     verdicts
         ``model.uncertainty(X)``, where that was computed already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from gpsuq import GPSClassifier, Recipe
+    >>> from gpsuq.reports import classifier_page, write_page
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> y = np.where(X[:, 0] > 0, "right", "left")
+    >>> model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X[:80], y[:80])
+    >>> page = classifier_page(model, X[80:], y[80:])
+    >>> [section.title for section in page.sections]
+    ['Gallery', 'Verdicts', 'Quality', 'What was fitted', 'How to read this']
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page(page, Path(folder, "report.html")).name
+    'report.html'
     """
     verdicts = model.uncertainty(X) if verdicts is None else verdicts
     labels = None if y is None else model.encoded(y)

@@ -16,7 +16,20 @@ _MOST_ROWS = 200
 
 
 def experiment_page(directory: Path) -> Page:
-    """Give the report of a directory that ``gpsuq experiment`` wrote."""
+    """Give the report of a directory that ``gpsuq experiment`` wrote.
+
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> from gpsuq.reports import experiment_page
+    >>> record = {"command": "gpsuq experiment mine", "results": {"error": 0.02}, "settings": {"epochs": 10}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mine = Path(folder, "mine")
+    ...     mine.mkdir()
+    ...     _ = (mine / "metrics.json").write_text(json.dumps(record))
+    ...     page = experiment_page(mine)
+    >>> page.title, [section.title for section in page.sections]
+    ('Experiment: mine', ['Numbers', 'Settings and environment'])
+    """
     path = directory / METRICS_FILE
     try:
         record = json.loads(path.read_text())

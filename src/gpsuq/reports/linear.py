@@ -82,7 +82,34 @@ def read_checks(directory: Path) -> dict[str, Any] | None:
 
 
 def linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None = None) -> Page:
-    """Give the report of a fitted regression; without ``checks`` it says nothing about the data."""
+    """Give the report of a fitted regression; without ``checks`` it says nothing about the data.
+
+    Parameters
+    ----------
+    estimator
+        The fitted regression.
+    checks
+        What ``gpsuq.reports.linear.linear_checks`` gave for a table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from gpsuq import GPSLinearRegression
+    >>> from gpsuq.datasets import correlated
+    >>> from gpsuq.reports import linear_page, write_page
+    >>> from gpsuq.reports.linear import linear_checks
+    >>> data = correlated(200, 2)
+    >>> X, y = pd.DataFrame(data.X, columns=["age", "size"]), pd.Series(data.y, name="price")
+    >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(X, y)
+    >>> page = linear_page(model, linear_checks(model, X, y, model.explain_rows(X, y)))
+    >>> page.title, page.facts[0]
+    ('Linear regression of price', ('rows', '200'))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page(page, Path(folder, "report.html")).name
+    'report.html'
+    """
     summary = estimator.summary()
     differ = estimator.heterogeneous_
     facts = [("coefficients", "differ between rows" if differ else "the same for all rows")]

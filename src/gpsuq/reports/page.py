@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``kind="advice"`` marks something to be careful about, ``"good"`` something that is well."""
+    """A paragraph; ``kind="advice"`` marks something to be careful about, ``"good"`` something that is well.
+
+    >>> from gpsuq.reports import Text
+    >>> Text("Intervals are too narrow: look for a missing covariate.", "advice").kind
+    'advice'
+    """
 
     text: str
     kind: str = "plain"
@@ -33,7 +38,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its index, numbers to four digits."""
+    """A table with its index, numbers to four digits.
+
+    >>> import pandas as pd
+    >>> from gpsuq.reports import Table
+    >>> table = Table(pd.DataFrame({"mean": [1.23456, -2.0]}, index=["age", "income"]), "Coefficients")
+    >>> table.rows
+    [['age', '1.235'], ['income', '-2']]
+    """
 
     frame: pd.DataFrame
     caption: str = ""
@@ -53,7 +65,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure or a PNG file; ``description`` is what a screen reader says, ``wide`` gives it a row of its own."""
+    """A figure or a PNG file; ``description`` is what a screen reader says, ``wide`` gives it a row of its own.
+
+    >>> from gpsuq.plots import risk_coverage_curves
+    >>> from gpsuq.reports import Picture
+    >>> picture = Picture(risk_coverage_curves([0.5, 1.0], {"GPS": [0.0, 0.03]}), "Error against the share that is kept")
+    >>> picture.source[:22]
+    'data:image/png;base64,'
+    """
 
     figure: Figure | Path = field(repr=False)
     description: str
@@ -80,6 +99,17 @@ class Gallery:
 
     ``items`` have ``title``, ``image`` (an address or None), ``label`` (or None), ``prediction``, ``uncertain``,
     ``wrong``, ``scores`` by name, and ``boxes``: for every class the quantiles that a boxplot shows and ``t_h``.
+    :func:`gpsuq.reports.classifier_page` makes one of a classifier's verdicts.
+
+    Examples
+    --------
+    >>> from gpsuq.reports import Gallery
+    >>> boxes = [[0.4, 0.6, 0.8, 0.9, 1.0, 0.4], [0.0, 0.1, 0.2, 0.4, 0.6, 0.0]]  # five quantiles and t_h of each class
+    >>> item = {"title": "observation 0", "image": None, "label": "cat", "prediction": "cat", "uncertain": True}
+    >>> item |= {"wrong": False, "scores": {"uqc shortfall": 0.6}, "boxes": boxes}
+    >>> gallery = Gallery(["cat", "dog"], [item], levels=["5%", "25%", "50%", "75%", "95%"], certain_above=0.5)
+    >>> len(gallery.items), gallery.certain_above
+    (1, 0.5)
     """
 
     classes: Sequence[str]
@@ -106,7 +136,12 @@ Block = Text | Table | Picture | Gallery
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of a page."""
+    """A titled part of a page.
+
+    >>> from gpsuq.reports import Section, Text
+    >>> Section("How to read this", [Text("Every row has coefficients of its own.")]).anchor
+    'how-to-read-this'
+    """
 
     title: str
     blocks: Sequence[Block]
@@ -119,7 +154,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole report: title, what it says in one sentence, a few numbers to see first, sections."""
+    """A whole report: title, what it says in one sentence, a few numbers to see first, sections.
+
+    >>> from gpsuq.reports import Page, Section, Text
+    >>> sections = [Section("Data", [Text("Nothing was left out.")])]
+    >>> page = Page("My report", "Prices differ between districts.", sections, facts=[("rows", "506")])
+    >>> [section.title for section in page.sections]
+    ['Data']
+    """
 
     title: str
     lead: str
@@ -137,7 +179,17 @@ def render(page: Page) -> str:
 
 
 def write_page(page: Page, path: Path) -> Path:
-    """Write the page, whole or not at all."""
+    """Write the page, whole or not at all.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from gpsuq.reports import Page, Section, Text, write_page
+    >>> page = Page("My report", "Prices differ between districts.", [Section("Data", [Text("506 rows.")])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_page(page, Path(folder, "report.html"))
+    ...     path.name, "506 rows." in path.read_text()
+    ('report.html', True)
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     result = write_atomically(path, render(page).encode())
     result.chmod(0o644)

@@ -17,6 +17,22 @@ def poisson_page(estimator: GPSPoissonProcess, fitness: Envelope | None = None) 
     """Give the report of a fitted process.
 
     ``fitness`` is ``estimator.goodness_of_fit()``, which simulates patterns and takes a few seconds, where it is known.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from gpsuq import GPSPoissonProcess
+    >>> from gpsuq.reports import poisson_page, write_page
+    >>> points = np.random.default_rng(0).random((150, 2))
+    >>> model = GPSPoissonProcess(frequency=1.0, n_chains=2, n_steps=5).fit(points, window=(0, 1, 0, 1))
+    >>> page = poisson_page(model, model.goodness_of_fit(n_simulations=9))
+    >>> page.title, page.facts[0]
+    ('Intensity of a point pattern', ('points', '150'))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page(page, Path(folder, "report.html")).name
+    'report.html'
     """
     fitness = estimator.goodness_of_fit() if fitness is None else fitness
     count = sum(map(len, estimator.points_))

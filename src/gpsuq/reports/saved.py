@@ -17,7 +17,20 @@ REPORT_FILE = "report.html"
 
 
 def saved_page(directory: Path) -> Page:
-    """Give the report of a directory that ``gpsuq fit`` or ``gpsuq experiment`` wrote."""
+    """Give the report of a directory that ``gpsuq fit`` or ``gpsuq experiment`` wrote.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from gpsuq import GPSLinearRegression
+    >>> from gpsuq.datasets import correlated
+    >>> from gpsuq.reports import saved_page, write_page
+    >>> data = correlated(200, 2)
+    >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(model.save(Path(folder, "model")))
+    ...     write_page(saved_page(path), path / "report.html").name
+    'report.html'
+    """
     if not directory.is_dir():
         raise GPSError(f"there is no directory {directory}")
     if not (directory / CONFIG_FILE).is_file():
