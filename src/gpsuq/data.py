@@ -23,7 +23,14 @@ _SCALE_ROWS = 1 << 16
 class Batch:
     """Some observations with the shapes that models and kernels expect.
 
-    ``x`` is (1, n, 1, *one_x) or None, ``y`` (1, n, 1, *event), ``mask`` like ``y`` or None.
+    Attributes
+    ----------
+    y
+        Responses, ``(1, n, 1, *event)``.
+    x
+        Covariates, ``(1, n, 1, *one_x)``, or None.
+    mask
+        True where a coordinate of ``y`` was observed, with its shape; None where all were.
 
     Examples
     --------

@@ -14,6 +14,7 @@ from gpsuq.encoding import Encoding
 from gpsuq.errors import GPSError
 
 if TYPE_CHECKING:
+    from gpsuq.decisions import ClassUncertainty
     from gpsuq.estimators.poisson import IntensitySurface
 
 _SHOWN = 5
@@ -91,8 +92,12 @@ def split_table(
     weights: str | None,
     drop: Sequence[str],
     drop_missing: bool = False,
+    classes: bool = False,
 ) -> Table:
-    """Split a table by the names of its columns; what is not named is a covariate, text becomes columns of 0 and 1."""
+    """Split a table by the names of its columns; what is not named is a covariate, text becomes columns of 0 and 1.
+
+    With ``classes`` the target holds labels, which may be text.
+    """
     for name in (target, groups, weights, *drop):
         if name is not None and name not in table:
             raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
@@ -108,12 +113,33 @@ def split_table(
             raise GPSError("a single row is left without missing values: at least 2 rows are needed")
     encoding = Encoding.of(table[covariates])
     X = encoding.encoded(table[covariates])
-    check_numbers(
-        X.join(table[[name for name in (target, weights) if name is not None]]),
-        advice="fill them, delete them, or leave out those rows with --drop-missing",
-    )
+    numeric = [name for name in (None if classes else target, weights) if name is not None]
+    check_numbers(X.join(table[numeric]), advice="fill them, delete them, or leave out those rows with --drop-missing")
+    if table[target].isna().any():
+        row = int(table[target].isna().to_numpy().argmax()) + 1
+        raise GPSError(
+            f"column {target!r} is empty in row {row} (the first row below the header is 1); fill it, or leave "
+            "out such rows with --drop-missing"
+        )
     chosen = [None if name is None else table[name] for name in (groups, weights)]
     return Table(X, table[target], chosen[0], chosen[1], encoding)
+
+
+def parted(y: pd.Series, share: float, seed: int) -> tuple[pd.Index, pd.Index]:
+    """Split rows at random into those that are kept and a share that is set aside, alike in their classes."""
+    from sklearn.model_selection import train_test_split
+
+    try:
+        kept, aside = train_test_split(y.index, test_size=share, stratify=y, random_state=seed)
+    except ValueError as error:
+        raise GPSError(f"a share of {share:g} of {len(y)} rows cannot be set aside: {error}") from error
+    return pd.Index(kept).sort_values(), pd.Index(aside).sort_values()
+
+
+def verdict_table(verdicts: ClassUncertainty, index: pd.Index) -> pd.DataFrame:
+    """Give one row for each observation: prediction, verdict, scores, and the mean probability of every class."""
+    probabilities = {f"probability of {name}": verdicts.mean[:, h] for h, name in enumerate(verdicts.classes)}
+    return verdicts.to_frame().assign(**probabilities).set_axis(index)
 
 
 def check_numbers(table: pd.DataFrame, *, advice: str = "fill or delete them") -> None:

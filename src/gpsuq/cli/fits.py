@@ -15,7 +15,7 @@ from gpsuq.cli.speaking import (
     JsonOption,
     StepsOption,
     as_dict,
-    describe_poisson,
+    describe,
     list_files,
     print_json,
     print_summary,
@@ -24,21 +24,26 @@ from gpsuq.cli.speaking import (
 
 fit = typer.Typer(help="Fit a model to your own data.", no_args_is_help=True)
 
+DataArgument = Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")]
+DropOption = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
+DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed.")]
+
 
 @fit.command("linear")
 def fit_linear(
-    data: Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")],
+    data: DataArgument,
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     out: Annotated[Path, typer.Option("--out", help="Directory for the model, summary.csv, rows.csv and a figure.")],
     groups: Annotated[
         str | None, typer.Option("--groups", help="Column that names subjects measured repeatedly.")
     ] = None,
     weights: Annotated[str | None, typer.Option("--weights", help="Column of frequency weights.")] = None,
-    drop: Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")] = None,
-    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")] = False,
+    drop: DropOption = None,
+    drop_missing: DropMissingOption = False,
     intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
     random_intercept: Annotated[bool, typer.Option("--random-intercept", help="Let the intercept vary, too.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
+    seed: SeedOption = 0,
     steps: StepsOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -89,6 +94,85 @@ def fit_linear(
     list_files(console, files)
 
 
+@fit.command("classifier")
+def fit_classifier(
+    data: DataArgument,
+    target: Annotated[str, typer.Option("--target", help="Column of classes, numbers or text.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for the model, verdicts.csv and a report.")],
+    drop: DropOption = None,
+    drop_missing: DropMissingOption = False,
+    holdout: Annotated[
+        float, typer.Option("--holdout", min=0.05, max=0.5, help="Share of the rows that is judged, not trained on.")
+    ] = 0.2,
+    target_error: Annotated[
+        float | None,
+        typer.Option(
+            "--target-error", help="Set the verdict by half of those rows: certain ones err so often at most."
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the rows.")] = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Fit a classifier that says when it is uncertain to your own table.
+
+    Example: gpsuq fit classifier data.csv --target species --out model
+    """
+    console = Console()
+    with speaking(console):
+        from gpsuq.decisions import selective_error
+        from gpsuq.estimators.classifier import GPSClassifier
+        from gpsuq.io import CLASSIFIER_FILES, refuse_existing
+        from gpsuq.recipes import Recipe
+        from gpsuq.reports.classifier import classifier_page
+        from gpsuq.reports.page import write_page
+        from gpsuq.tables import numbered, parted, read_table, split_table, verdict_table
+
+        table = split_table(
+            read_table(data),
+            target,
+            groups=None,
+            weights=None,
+            drop=drop or (),
+            drop_missing=drop_missing,
+            classes=True,
+        )
+        refuse_existing(out.absolute(), force=force)
+        train, aside = parted(table.y, holdout, seed)
+        estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=sys.stderr.isatty())
+        estimator.fit(table.X.loc[train], table.y.loc[train])
+        if target_error is not None:
+            chosen, aside = parted(table.y.loc[aside], 0.5, seed)
+            estimator.calibrate(table.X.loc[chosen], table.y.loc[chosen], target=target_error)
+        X, y = table.X.loc[aside], table.y.loc[aside]
+        verdicts = estimator.uncertainty(X)
+        estimator.save(out, force=force)
+        if table.encoding.levels:
+            table.encoding.write(out)
+        numbered(verdict_table(verdicts, X.index).assign(**{target: y})).to_csv(out / "verdicts.csv")
+        write_page(
+            classifier_page(estimator, X, y, verdicts=verdicts, title=f"Classes of {target}"), out / "report.html"
+        )
+        found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)
+    files = [out / name for name in CLASSIFIER_FILES]
+    if as_json:
+        judged = {
+            "judged": len(X),
+            "error": found.full,
+            "certain_error": found.certain,
+            "uncertain": found.uncertain_share,
+        }
+        print_json(as_dict(estimator) | judged | {"rows": len(table.X), "files": list(map(str, files))})
+        return
+    console.print(describe(estimator))
+    console.print(
+        f"Of {len(X)} rows that it was not trained on, {found.uncertain_share:.1%} are Uncertain; it errs on "
+        f"{found.full:.1%} of all and on {found.certain:.1%} of those it is certain of."
+    )
+    list_files(console, files)
+
+
 @fit.command("poisson")
 def fit_poisson(
     points: Annotated[Path, typer.Argument(help="CSV file with a header and columns x and y.")],
@@ -104,7 +188,7 @@ def fit_poisson(
         typer.Option("--covariate", help="CSV grid with a JSON of its axes beside it; may be repeated."),
     ] = None,
     drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
+    seed: SeedOption = 0,
     steps: StepsOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -145,6 +229,6 @@ def fit_poisson(
     if as_json:
         print_json(as_dict(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})
         return
-    console.print(describe_poisson(estimator))
+    console.print(describe(estimator))
     console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
     list_files(console, files)

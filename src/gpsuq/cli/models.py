@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from gpsuq.cli.speaking import (
     ForceOption,
     JsonOption,
     as_dict,
-    describe_poisson,
+    describe,
     list_files,
     print_json,
     print_or_write,
@@ -22,6 +22,11 @@ from gpsuq.cli.speaking import (
     refuse_file,
     speaking,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpsuq.reports import Page
 
 
 def simulate(
@@ -71,7 +76,7 @@ def summary(
     if as_json:
         print_json(as_dict(estimator, coverage))
     elif table is None:
-        console.print(describe_poisson(estimator))
+        console.print(describe(estimator))
     else:
         print_summary(console, estimator, table)
 
@@ -80,6 +85,12 @@ def report(
     directory: Annotated[Path, typer.Argument(help="Directory that gpsuq fit or gpsuq experiment wrote.")],
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="For a classifier: CSV or Parquet file of rows to judge.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="For a classifier: column of the true classes.")
     ] = None,
     force: ForceOption = False,
 ) -> None:
@@ -94,7 +105,8 @@ def report(
 
         path = directory / REPORT_FILE if out is None else out
         refuse_file(out, force=force)  # the page in the directory itself can be made again
-        write_page(saved_page(directory), path)
+        page = saved_page(directory) if data is None else _judged(directory, data, target)
+        write_page(page, path)
     list_files(console, [path])
 
 
@@ -106,32 +118,61 @@ def predict(
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Predict new rows: mean, lower and upper bound of each.
+    """Predict new rows: mean, lower and upper bound of each; of a classifier, class, verdict and probabilities.
 
     Example: gpsuq predict model new.csv --out predictions.csv
     """
     console = Console()
     with speaking(console):
-        from gpsuq.encoding import Encoding
-        from gpsuq.errors import GPSError
         from gpsuq.io import load
-        from gpsuq.tables import check_numbers, numbered, read_table
+        from gpsuq.tables import numbered, verdict_table
 
         estimator = load(model)
-        if not hasattr(estimator, "predict_interval"):
-            raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
-        table = Encoding.read(model).encoded(read_table(data))
-        names = list(getattr(estimator, "feature_names_in_", table.columns))
-        missing = [name for name in names if name not in table]
-        if missing:
-            raise GPSError(f"{data} lacks the columns {', '.join(missing)} that the model was fitted with")
-        table = table[names]
-        check_numbers(table)
-        result = estimator.predict_interval(table, coverage)
-        result.insert(0, "mean", estimator.predict(table))
+        table = _covariates(estimator, model, data)
+        if hasattr(estimator, "uncertainty"):
+            result = verdict_table(estimator.uncertainty(table), table.index)
+        else:
+            result = estimator.predict_interval(table, coverage)
+            result.insert(0, "mean", estimator.predict(table))
         refuse_file(out, force=force)
     table = numbered(result)
     if as_json and out is None:
         print_json(json.loads(table.reset_index().to_json(orient="records")))
         return
     print_or_write(console, table, out, index=True)
+
+
+def _covariates(estimator: Any, model: Path, data: Path) -> pd.DataFrame:
+    """Read the columns that a saved model was fitted with from a file."""
+    from gpsuq.encoding import Encoding
+    from gpsuq.errors import GPSError
+    from gpsuq.tables import check_numbers, read_table
+
+    if not hasattr(estimator, "predict"):
+        raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
+    whole = read_table(data)
+    encoding = Encoding.read(model)
+    table = encoding.encoded(whole)
+    names = list(getattr(estimator, "feature_names_in_", table.columns))
+    missing = [name for name in names if name not in table]
+    if missing:
+        raise GPSError(f"{data} lacks the columns {', '.join(missing)} that the model was fitted with")
+    check_numbers(table[names])
+    return table[names]
+
+
+def _judged(model: Path, data: Path, target: str | None) -> Page:
+    """Give the report of a saved classifier on the rows of a file."""
+    from gpsuq.errors import GPSError
+    from gpsuq.io import load
+    from gpsuq.reports import classifier_page
+    from gpsuq.tables import read_table
+
+    estimator = load(model)
+    if not hasattr(estimator, "uncertainty"):
+        raise GPSError(f"{model} holds a {type(estimator).__name__}; --data is for classifiers")
+    X = _covariates(estimator, model, data)
+    table = read_table(data)
+    if target is not None and target not in table:
+        raise GPSError(f"there is no column {target!r}; the table has {', '.join(map(str, table.columns))}")
+    return classifier_page(estimator, X, None if target is None else table[target])

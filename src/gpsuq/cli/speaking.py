@@ -81,6 +81,14 @@ def as_dict(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
             "parameters": parameters,
             "findings": [finding.message for finding in estimator.findings_],
         }
+    if hasattr(estimator, "classes_"):
+        return {
+            "type": type(estimator).__name__,
+            "classes": estimator.classes_.tolist(),
+            "inputs": list(getattr(estimator, "feature_names_in_", [])) or list(estimator.input_shape_),
+            "uqc_level": estimator.uqc_level_,
+            "certain_above": estimator.certain_above_,
+        }
     return {
         "type": type(estimator).__name__,
         "points": sum(map(len, estimator.points_)),
@@ -109,8 +117,14 @@ def print_summary(console: Console, estimator: Any, summary: Any = None) -> None
     console.print(table)
 
 
-def describe_poisson(estimator: Any) -> str:
-    """Say in one line how many points there are and how the intensity varies."""
+def describe(estimator: Any) -> str:
+    """Say in one line what a model without coefficients is."""
+    if hasattr(estimator, "classes_"):
+        level, threshold = estimator.uqc_level_, estimator.certain_above_
+        return (
+            f"{type(estimator).__name__} of {', '.join(map(str, estimator.classes_))}; certain where a class has a "
+            f"probability above {threshold:.3g} in {1 - level:.0%} of the draws."
+        )
     points = sum(map(len, estimator.points_))
     shape = "constant" if estimator.frequency_ == 0 else f"frequency {estimator.frequency_:g} per side"
     return f"{points} points, expected {estimator.integral():.1f}; intensity: {shape}."

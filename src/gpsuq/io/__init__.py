@@ -49,6 +49,7 @@ _DAMAGE = (
     MemoryError,
 )
 LINEAR_FILES = (CONFIG_FILE, _MODEL, "summary.csv", "rows.csv", "coefficients.png", "checks.json", "report.html")
+CLASSIFIER_FILES = (CONFIG_FILE, _MODEL, "verdicts.csv", "report.html")
 OPTIONAL_FILES = ("columns.json",)
 POISSON_FILES = (CONFIG_FILE, _MODEL, "intensity.csv", "intensity.png", "envelope.png", "report.html")
 """What the directories of saved models may hold; all but the first two are written for people by ``gpsuq fit``."""
@@ -98,11 +99,8 @@ def refuse_existing(directory: Path, *, force: bool) -> None:
         return
     if not force:
         raise GPSError(f"{directory} exists already; choose another directory, or pass --force (force=True)")
-    foreign = (
-        []
-        if not directory.is_dir()
-        else sorted({path.name for path in directory.iterdir()} - {*LINEAR_FILES, *POISSON_FILES, *OPTIONAL_FILES})
-    )
+    known = {*LINEAR_FILES, *POISSON_FILES, *CLASSIFIER_FILES, *OPTIONAL_FILES}
+    foreign = sorted({path.name for path in directory.iterdir()} - known) if directory.is_dir() else []
     if foreign or not directory.is_dir():
         raise GPSError(
             f"{directory} is not replaced: it holds {foreign[0] if foreign else 'a file'}, which is no part of a saved "

@@ -52,11 +52,12 @@ def marginals(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_
 
     Examples
     --------
-    >>> import torch
+    >>> import numpy as np
     >>> from gpsuq import GPS, Algorithm
     >>> from gpsuq.models import normal_location
     >>> from gpsuq.plots import marginals
-    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(torch.randn(50))
+    >>> y = np.random.default_rng(0).normal(size=50)
+    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(y)
     >>> figure = marginals(uq)
     >>> [ax.get_xlabel() for ax in figure.axes]
     ['loc', 'scale']
@@ -91,11 +92,12 @@ def table_marginals(table: pd.DataFrame) -> Figure:
 def pairs(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_draws: int = 1000) -> Figure:
     """Plot every pair of parameters as points, with their marginals on the diagonal.
 
-    >>> import torch
+    >>> import numpy as np
     >>> from gpsuq import GPS, Algorithm
     >>> from gpsuq.models import normal_location
     >>> from gpsuq.plots import pairs
-    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(torch.randn(50))
+    >>> y = np.random.default_rng(0).normal(size=50)
+    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(y)
     >>> figure = pairs(uq, parameters=["loc", "scale"])
     >>> len(figure.axes)  # two rows of two
     4

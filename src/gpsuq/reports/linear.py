@@ -100,8 +100,8 @@ def linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None
     >>> from gpsuq.datasets import correlated
     >>> from gpsuq.reports import linear_page, write_page
     >>> from gpsuq.reports.linear import linear_checks
-    >>> data = correlated(200, 2)
-    >>> X, y = pd.DataFrame(data.X, columns=["age", "size"]), pd.Series(data.y, name="price")
+    >>> data = correlated(200, 1)
+    >>> X, y = pd.DataFrame(data.X, columns=["size"]), pd.Series(data.y, name="price")
     >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(X, y)
     >>> page = linear_page(model, linear_checks(model, X, y, model.explain_rows(X, y)))
     >>> page.title, page.facts[0]

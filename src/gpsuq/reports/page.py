@@ -69,7 +69,8 @@ class Picture:
 
     >>> from gpsuq.plots import risk_coverage_curves
     >>> from gpsuq.reports import Picture
-    >>> picture = Picture(risk_coverage_curves([0.5, 1.0], {"GPS": [0.0, 0.03]}), "Error against the share that is kept")
+    >>> figure = risk_coverage_curves([0.5, 1.0], {"GPS": [0.0, 0.03]})
+    >>> picture = Picture(figure, "Error among the observations kept, against the share that is kept")
     >>> picture.source[:22]
     'data:image/png;base64,'
     """

@@ -24,7 +24,7 @@ def saved_page(directory: Path) -> Page:
     >>> from gpsuq import GPSLinearRegression
     >>> from gpsuq.datasets import correlated
     >>> from gpsuq.reports import saved_page, write_page
-    >>> data = correlated(200, 2)
+    >>> data = correlated(200, 1)
     >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(model.save(Path(folder, "model")))
@@ -41,6 +41,6 @@ def saved_page(directory: Path) -> Page:
     if isinstance(model, GPSPoissonProcess):
         return poisson_page(model)
     raise GPSError(
-        f"{directory} holds a {type(model).__name__}: its report needs observations to judge; in Python, "
-        "gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
+        f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with --data "
+        "FILE, or in Python, gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
     )

@@ -1,0 +1,102 @@
+"""`gpsuq fit classifier`, and what can be asked of the model it saves."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from typer.testing import CliRunner
+
+from gpsuq.cli import app
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def words(result):
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Irises with their names, and a column of text that says nothing."""
+    data = load_iris(as_frame=True)
+    names = np.array(data.target_names)[data.target]
+    return data.data.assign(site=np.where(np.arange(150) % 3 == 0, "south", "north"), species=names)
+
+
+@pytest.fixture(scope="module")
+def fitted(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("iris")
+    table.to_csv(folder / "iris.csv", index=False)
+    options = ("--target", "species", "--out", folder / "model", "--json")
+    result = invoke("fit", "classifier", folder / "iris.csv", *options)
+    assert result.exit_code == 0, result.output
+    return folder, json.loads(result.stdout)
+
+
+def test_held_out_rows_are_judged(fitted, table):
+    folder, said = fitted
+    assert said["classes"] == ["setosa", "versicolor", "virginica"]
+    assert said["judged"] == 30
+    assert said["error"] <= 0.15
+    verdicts = pd.read_csv(folder / "model" / "verdicts.csv")
+    assert len(verdicts) == 30
+    assert (table["species"].to_numpy()[verdicts["row"] - 1] == verdicts["species"]).all()
+    assert verdicts["species"].value_counts().tolist() == [10, 10, 10]
+    wrong = verdicts["prediction"] != verdicts["species"]
+    assert wrong.mean() == pytest.approx(said["error"])
+    assert "Gallery" in (folder / "model" / "report.html").read_text()
+
+
+def test_the_saved_model_is_asked(fitted, tmp_path):
+    folder, _ = fitted
+    model, data = folder / "model", folder / "iris.csv"
+    assert "setosa, versicolor, virginica" in words(invoke("summary", model))
+    assert json.loads(invoke("summary", model, "--json").stdout)["certain_above"] == 0.5
+    out = tmp_path / "predicted.csv"
+    assert invoke("predict", model, data, "--out", out).exit_code == 0
+    predicted = pd.read_csv(out).set_index("row")
+    verdicts = pd.read_csv(model / "verdicts.csv").set_index("row")
+    assert np.allclose(predicted.loc[verdicts.index, "uqc_shortfall"], verdicts["uqc_shortfall"], atol=1e-5)
+    assert np.allclose(predicted.filter(like="probability of").sum(axis=1), 1.0, atol=1e-4)
+    page = tmp_path / "page.html"
+    assert invoke("report", model, "--data", data, "--target", "species", "--out", page).exit_code == 0
+    assert "150" in page.read_text()
+    for options, message in (
+        ((), "--data FILE"),
+        (("--data", data, "--target", "colour"), "no column 'colour'"),
+    ):
+        refused = invoke("report", model, *options, "--out", tmp_path / "other.html")
+        assert refused.exit_code == 1
+        assert message in words(refused)
+
+
+def test_the_verdict_can_be_set_by_a_wanted_error(table, tmp_path):
+    table.to_csv(tmp_path / "iris.csv", index=False)
+    options = ("--target", "species", "--target-error", 0.15, "--holdout", 0.4, "--epochs", 20, "--json")
+    result = invoke("fit", "classifier", tmp_path / "iris.csv", *options, "--out", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["judged"] == 30  # the other half of what was held out set the threshold
+    assert said["certain_above"] != 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.assign(species="setosa"), "class"),
+        (lambda t: t.assign(species=t["species"].mask(t.index == 7)), "empty in row 8"),
+        (lambda t: t.assign(species=t["species"].mask(t.index == 7, "rare")), "cannot be set aside"),
+        (lambda t: t.rename(columns={"species": "kind"}), "no column 'species'"),
+        (lambda t: t[["species"]], "no covariates"),
+    ],
+)
+def test_bad_tables_are_named(table, tmp_path, change, message):
+    change(table).to_csv(tmp_path / "bad.csv", index=False)
+    result = invoke("fit", "classifier", tmp_path / "bad.csv", "--target", "species", "--out", tmp_path / "model")
+    assert result.exit_code == 1
+    assert message in words(result)
+    assert not (tmp_path / "model").exists()
