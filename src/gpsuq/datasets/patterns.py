@@ -15,7 +15,7 @@ from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.patterns import PointPattern, point_pattern
 from gpsuq.spatial.simulation import simulate_poisson
 from gpsuq.spatial.windows import Window, read_window
-from gpsuq.tables import read_table
+from gpsuq.tables import read_points
 
 Array = NDArray[np.float64]
 Intensity = Callable[[Array], Array]
@@ -115,8 +115,8 @@ def real_pattern(name: str) -> PointPattern:
     (2, 2.0)
     """
     folder = data_directory() / "points"
-    table = read_table(folder / f"{name}.csv")
-    return point_pattern(table[["x", "y"]].to_numpy(), read_window(folder / f"{name}.window.json"))
+    (points,) = read_points(folder / f"{name}.csv", "x", "y", None)
+    return point_pattern(points, read_window(folder / f"{name}.window.json"))
 
 
 def real_covariates(name: str, covariates: tuple[str, ...]) -> list[CovariateGrid]:

@@ -103,8 +103,7 @@ def risk_coverage_curves(coverage: Sequence[float], curves: Mapping[str, ArrayLi
                 label=name,
             )
         ax.set(xlabel="kept (% of the images, most certain first)", ylabel="error among the kept (%)")
-        top = max(float(100 * np.asarray(errors)[-1]) for errors in curves.values())
-        ax.set_ylim(0, 1.08 * top)
+        ax.set_ylim(bottom=0)
         ax.legend()
     return figure
 
@@ -152,7 +151,7 @@ def image_gallery(images: NDArray[np.generic], captions: Sequence[str], *, colum
         figure, axes = plt.subplots(rows, columns, figsize=(1.35 * columns, 1.6 * rows), squeeze=False)
         for ax in axes.ravel():
             ax.set_axis_off()
-        for ax, image, caption in zip(axes.ravel(), images, captions, strict=False):
+        for ax, image, caption in zip(axes.ravel()[: len(images)], images, captions, strict=True):
             ax.set_axis_on()
             show_image(ax, image)
             ax.set_title(caption, fontsize=8)

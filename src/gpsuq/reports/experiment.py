@@ -15,7 +15,7 @@ METRICS_FILE = "metrics.json"
 _MOST_ROWS = 200
 
 
-def experiment_page(directory: Path) -> Page:
+def experiment_page(directory: str | Path) -> Page:
     """Give the report of a directory that ``gpsuq experiment`` wrote.
 
     >>> import json, tempfile
@@ -30,6 +30,7 @@ def experiment_page(directory: Path) -> Page:
     >>> page.title, [section.title for section in page.sections]
     ('Experiment: mine', ['Numbers', 'Settings and environment'])
     """
+    directory = Path(directory)
     path = directory / METRICS_FILE
     try:
         record = json.loads(path.read_text())

@@ -179,7 +179,7 @@ def render(page: Page) -> str:
     return template.render(page=page, style=style, script=script if interactive else None, version=__version__)
 
 
-def write_page(page: Page, path: Path) -> Path:
+def write_page(page: Page, path: str | Path) -> Path:
     """Write the page, whole or not at all.
 
     >>> import tempfile
@@ -191,6 +191,7 @@ def write_page(page: Page, path: Path) -> Path:
     ...     path.name, "506 rows." in path.read_text()
     ('report.html', True)
     """
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     result = write_atomically(path, render(page).encode())
     result.chmod(0o644)

@@ -16,7 +16,7 @@ from gpsuq.reports.poisson import poisson_page
 REPORT_FILE = "report.html"
 
 
-def saved_page(directory: Path) -> Page:
+def saved_page(directory: str | Path) -> Page:
     """Give the report of a directory that ``gpsuq fit`` or ``gpsuq experiment`` wrote.
 
     >>> import tempfile
@@ -31,6 +31,7 @@ def saved_page(directory: Path) -> Page:
     ...     write_page(saved_page(path), path / "report.html").name
     'report.html'
     """
+    directory = Path(directory)
     if not directory.is_dir():
         raise GPSError(f"there is no directory {directory}")
     if not (directory / CONFIG_FILE).is_file():
