@@ -106,6 +106,13 @@ def test_both_networks_for_cifar10(some_cifar10, tmp_path, network, table):
     rows = [json.loads(line)["row"] for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
     assert [row["method"] for row in rows] == ["plain", "gps-0.5"]
     assert ("unseen_uncertain" in rows[1]) == (table == 2)
+    selective = (tmp_path / "out" / f"table{table}_coverage.md").read_text().splitlines()
+    assert [line.split(" | ")[0] for line in selective[2:4]] == ["| plain", "| gps-0.5"]
+    assert float(selective[2].split(" | ")[1]) == pytest.approx(100 * rows[0]["error"], abs=0.01)
+    assert "self-adaptive training (published) | 6.05 | 3.37" in selective[4]
+    quality = (tmp_path / "out" / f"table{table}_quality.md").read_text().splitlines()
+    assert ("AUROC, unseen class" in quality[0]) == (table == 2)
+    assert float(quality[2].split(" | ")[2]) == pytest.approx(rows[0]["log_loss"], rel=1e-3)
     command = json.loads((tmp_path / "out" / "metrics.json").read_text())["command"]
     assert f"--network {network} --epochs 1" in command
 

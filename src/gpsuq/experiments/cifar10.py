@@ -13,13 +13,14 @@ from gpsuq.datasets import load_images
 from gpsuq.datasets.images import CIFAR10_CLASSES
 from gpsuq.errors import GPSError
 from gpsuq.experiments import images
+from gpsuq.experiments.image_tables import Published
 from gpsuq.networks import Standardise, paper_resnet, small_resnet
 from gpsuq.recipes import Recipe
 
 NETWORKS = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 20, "modern": 12}
 _MEMBERS = 3
-_PAPER: dict[int, dict[str, tuple[float | None, ...]]] = {
+_PAPER: dict[int, Published] = {
     1: {
         "plain": (16.50, None, None),
         "dropout": (16.65, 10.37, 13.83),
@@ -27,6 +28,10 @@ _PAPER: dict[int, dict[str, tuple[float | None, ...]]] = {
         "gps-0.25": (17.36, 7.89, 24.54),
     },
     2: {"dropout": (53.50, 47.53), "gps-0.5": (72.30, 77.24)},
+}
+_LITERATURE = {
+    "VGG16, self-adaptive training (published)": (6.05, 3.37, 1.93, 0.67),
+    "VGG16, softmax response (published)": (6.79, 4.55, 2.89, 1.05),
 }
 
 
@@ -51,6 +56,7 @@ def cifar10_study(network: str) -> images.Study:
         members=_MEMBERS,
         augment=ShiftAndFlip(4),
         paper=_PAPER,
+        literature=_LITERATURE,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,16 @@ from gpsuq.decisions import (
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.experiments.image_tables import (
+    COVERAGES,
+    CURVES,
+    Published,
+    coverage_table,
+    mean_curves,
+    paper_table,
+    quality_table,
+    summarise,
+)
 from gpsuq.experiments.record import command_line, write_metrics
 from gpsuq.plots import save_figure
 from gpsuq.plots.classes import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
@@ -51,11 +61,6 @@ METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
 ON_DATA = "-on-data"
 """Ends the name of a GPS method that is trained by the paper's loss, the score of the data alone."""
 
-COVERAGES = tuple(np.round(np.concatenate([np.arange(0.5, 0.9, 0.01), np.arange(0.9, 1.0005, 0.001)]), 3).tolist())
-"""Coverages at which the error of every method is written down."""
-
-CURVES = ("uqc_shortfall", "error_probability")
-"""Scores by which images are left out in the curves: the verdict's own, and the usual one."""
 
 _GALLERY = 24
 _STRANGE_IMAGES = 2000
@@ -67,7 +72,8 @@ class Study:
 
     ``network`` makes it for a number of classes and a dropout rate; ``outside`` gives images of another kind, where
     they are at hand; ``paper`` holds the published rows by method: error, certain error and share uncertain in per cent
-    for Table 1, share uncertain of the unseen class and of noise for Table 2.
+    for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors in per cent
+    that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`.
     """
 
     name: str
@@ -81,7 +87,8 @@ class Study:
     dropout: float = 0.25
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
-    paper: dict[int, dict[str, tuple[float | None, ...]]] = field(default_factory=dict)
+    paper: Mapping[int, Published] = field(default_factory=dict)
+    literature: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def estimator(study: Study, method: str, n_classes: int, seed: int, *, progress: bool) -> NetworkClassifier:
@@ -210,8 +217,12 @@ def run(
     frame = rows.frame()
     results = {"by_method": summarise(frame)}
     text = out / f"table{table}.md"
-    text.write_text(paper_table(frame, study, table))
+    text.write_text(paper_table(frame, study.paper.get(table, {}), table))
     files = [write_metrics(out, command, settings=settings, results=results, started=started), text]
+    tables = {"quality": quality_table(frame), "coverage": coverage_table(frame, study.literature)}
+    for name, written in tables.items():
+        files.append(out / f"table{table}_{name}.md")
+        files[-1].write_text(written)
     return files + figures(study, table, frame, out, progress=progress)
 
 
@@ -252,98 +263,6 @@ class Rows:
 
         rows: list[dict[str, Any]] = sorted(self.rows, key=place)
         return pd.DataFrame(rows)
-
-
-def mean_curves(frame: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
-    """Give every method's error at each coverage by its own score, the mean over seeds."""
-    return {
-        str(method): np.mean([row[own_score(str(method))] for row in rows["error_at_coverage"]], axis=0)
-        for method, rows in frame.groupby("method", sort=False)
-    }
-
-
-def own_score(method: str) -> str:
-    """Give the score that a method's users go by: the verdict's for GPS, the mean probability for the others."""
-    return "uqc_shortfall" if method.startswith("gps-") else "error_probability"
-
-
-def summarise(frame: pd.DataFrame) -> dict[str, Any]:
-    """Means over seeds with their spread; for each GPS the others' errors at its coverage, seed by seed."""
-    result: dict[str, Any] = {}
-    for method, rows in frame.groupby("method", sort=False):
-        entry: dict[str, Any] = {
-            str(name): {
-                "mean": values.mean(),
-                "sd": values.std(ddof=1),
-                "median": values.median(),
-                "each": list(values),
-            }
-            for name, values in rows.select_dtypes("number").items()
-            if name != "seed"
-        }
-        entry["seeds"] = list(rows["seed"])
-        if str(method).startswith("gps-"):
-            entry["at_its_coverage"] = {
-                str(other): _against(rows, theirs)
-                for other, theirs in frame.groupby("method", sort=False)
-                if other != method
-            }
-        result[str(method)] = entry
-    return result
-
-
-def _against(gps: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
-    """Compare certain errors with those of another method that leaves out as many images, by each of its scores.
-
-    Seeds are paired where both have them; a method of a single row, such as the ensemble, is compared with every seed.
-    """
-    result: dict[str, Any] = {}
-    for score in CURVES:
-        differences, theirs = [], []
-        for _, row in gps.iterrows():
-            same = others[others["seed"] == row["seed"]] if len(others) > 1 else others
-            for curves in same["error_at_coverage"]:
-                theirs.append(float(np.interp(1.0 - row["uncertain"], COVERAGES, curves[score])))
-                differences.append(row["certain_error"] - theirs[-1])
-        found = pd.Series(differences, dtype=float)
-        result[score] = {"error": float(np.mean(theirs)) if theirs else None, "gps_minus_it": found.mean(),
-                         "standard_error": found.sem()}  # fmt: skip
-    return result
-
-
-def _per_cent(values: pd.Series) -> str:
-    spread = f" ± {100 * values.std(ddof=1):.2f}" if len(values) > 1 else ""
-    return f"{100 * values.mean():.2f}{spread}"
-
-
-def _median(values: pd.Series) -> str:
-    each = ", ".join(f"{100 * value:.1f}" for value in values)
-    return f"{100 * values.median():.1f}" + (f" ({each})" if len(values) > 1 else "")
-
-
-def paper_table(frame: pd.DataFrame, study: Study, table: int) -> str:
-    """Write the table in the paper's layout, its numbers beside ours, in per cent.
-
-    Table 1 has means and standard deviations over seeds, Table 2 medians and every seed.
-    """
-    shown = _per_cent if table == 1 else _median
-    columns = (
-        {"error": "error", "certain_error": "error without Uncertain", "uncertain": "Uncertain"}
-        if table == 1
-        else {"unseen_uncertain": "Uncertain, unseen class", "noise_uncertain": "Uncertain, noise"}
-    )
-    more = {"uncertain": "Uncertain, seen test images"} if table == 2 else {}
-    heads = [head for title in columns.values() for head in (f"{title} (%)", "paper")]
-    heads += [f"{title} (%)" for title in more.values()] + ["seeds"]
-    lines = ["| method | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
-    for method, rows in frame.groupby("method", sort=False):
-        published = study.paper.get(table, {}).get(str(method), (None,) * len(columns))
-        cells = []
-        for column, number in zip(columns, published, strict=True):
-            cells += [shown(rows[column]), "-" if number is None else f"{number:g}"]
-        cells += [shown(rows[column]) for column in more]
-        lines.append("| " + " | ".join([str(method), *cells, str(len(rows))]) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progress: bool) -> list[Path]:
