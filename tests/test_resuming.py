@@ -91,3 +91,33 @@ def test_the_command_line_says_how_to_go_on(tmp_path, stop_after, rng, kind, ste
     name = "model.safetensors"
     assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["model", "whole"]
+
+
+def test_an_experiment_goes_on(tmp_path, stop_after):
+    out = tmp_path / "scissors"
+    command = ["experiment", "scissors", "--steps", "40", "--out", str(out)]
+    stop_after(45)
+    stopped = CliRunner().invoke(app, command)
+    assert stopped.exit_code == 130
+    assert "same command again" in " ".join(stopped.stderr.split())
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert not (out / ".unfinished").exists()
+
+
+def test_an_experiment_with_networks_goes_on(tmp_path, monkeypatch):
+    command = ["experiment", "mnist", "--data", "digits", "--epochs", "3", "--methods", "plain", "--seeds", "0"]
+    command += ["--out", str(tmp_path)]
+    seen = []
+
+    def stopping(*arguments):
+        seen.append(None)
+        if len(seen) == 30:
+            raise KeyboardInterrupt
+        return 0.01
+
+    monkeypatch.setattr("gpsuq.recipes.Recipe.rate", stopping)
+    stopped = CliRunner().invoke(app, command)
+    assert stopped.exit_code == 130
+    assert f"is in {tmp_path}" in " ".join(stopped.stderr.replace("\n", "").split())
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert len(seen) == 30 + 2 * 28  # 14 steps an epoch, two groups of weights: the first epoch was not trained again

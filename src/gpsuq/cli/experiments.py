@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import UNFINISHED, ForceOption, OutOption, StepsOption, list_files, speaking
+from gpsuq.cli.speaking import UNFINISHED, ForceOption, OutOption, StepsOption, going_on, list_files, speaking
 
 experiment = typer.Typer(help="Reproduce the paper's figures and check its claims.", no_args_is_help=True)
 
@@ -167,12 +167,8 @@ def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, **options: Any) 
         except ValueError:
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
         run = importlib.import_module(f"gpsuq.experiments.{name}").run
-        try:
+        with going_on(out):
             files = run(*leading, numbers, out, progress=sys.stderr.isatty(), **options)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"interrupted; rows and whole epochs are in {out}: give the same command again to go on from there"
-            ) from None
     list_files(console, files)
 
 
@@ -184,7 +180,7 @@ def _run(module: str, out: Path, *arguments: Any, **options: Any) -> None:
         from gpsuq.reports.saved import REPORT_FILE
         from gpsuq.resuming import resumable
 
-        with resumable(out / UNFINISHED):
+        with going_on(out), resumable(out / UNFINISHED):
             files = importlib.import_module(module).run(*arguments, out, **options)
         folder = next(file.parent for file in files if file.name == METRICS_FILE)
         files.append(write_page(experiment_page(folder), folder / REPORT_FILE))

@@ -43,6 +43,17 @@ def speaking(console: Console) -> Iterator[None]:
         Console(stderr=True).print(f"note: {message}", style="yellow", markup=False)
 
 
+@contextmanager
+def going_on(out: Path) -> Iterator[None]:
+    """After Ctrl-C in an experiment, say where its rows, replicates and checkpoints are, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; what was done is in {out}: give the same command again to go on from there"
+        ) from None
+
+
 def list_files(console: Console, files: list[Path]) -> None:
     """Name the files that were written."""
     console.print("Wrote")
