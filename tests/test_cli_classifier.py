@@ -44,9 +44,9 @@ def test_held_out_rows_are_judged(fitted, table):
     assert said["error"] <= 0.15
     verdicts = pd.read_csv(folder / "model" / "verdicts.csv")
     assert len(verdicts) == 30
-    assert (table["species"].to_numpy()[verdicts["row"] - 1] == verdicts["species"]).all()
-    assert verdicts["species"].value_counts().tolist() == [10, 10, 10]
-    wrong = verdicts["prediction"] != verdicts["species"]
+    assert (table["species"].to_numpy()[verdicts["row"] - 1] == verdicts["truth"]).all()
+    assert verdicts["truth"].value_counts().tolist() == [10, 10, 10]
+    wrong = verdicts["prediction"] != verdicts["truth"]
     assert wrong.mean() == pytest.approx(said["error"])
     assert "Gallery" in (folder / "model" / "report.html").read_text()
 
@@ -68,10 +68,72 @@ def test_the_saved_model_is_asked(fitted, tmp_path):
     for options, message in (
         ((), "--data FILE"),
         (("--data", data, "--target", "colour"), "no column 'colour'"),
+        (("--target", "species"), "pass both"),
     ):
         refused = invoke("report", model, *options, "--out", tmp_path / "other.html")
         assert refused.exit_code == 1
         assert message in words(refused)
+
+
+def test_a_page_that_cannot_be_made_again_is_kept(fitted):
+    folder, _ = fitted
+    before = (folder / "model" / "report.html").read_text()
+    refused = invoke("report", folder / "model", "--data", folder / "iris.csv")
+    assert refused.exit_code == 1
+    assert "exists already" in words(refused)
+    assert (folder / "model" / "report.html").read_text() == before
+
+
+def test_labels_that_cannot_be_judged_are_named_by_their_row(fitted, table, tmp_path):
+    folder, _ = fitted
+    for label, message in ((None, "is empty in row 5"), ("rose", "holds 'rose'")):
+        table.assign(species=table["species"].mask(table.index == 4, label)).to_csv(tmp_path / "bad.csv", index=False)
+        options = ("--data", tmp_path / "bad.csv", "--target", "species", "--out", tmp_path / "page.html")
+        refused = invoke("report", folder / "model", *options)
+        assert refused.exit_code == 1
+        assert message in words(refused)
+
+
+def test_a_target_that_cannot_be_shown_is_refused_before_training(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpsuq.GPSClassifier.fit", None)
+    table.to_csv(tmp_path / "iris.csv", index=False)
+    for wanted, message in ((0.02, "at least 114 are needed"), (5, "between 0 and 1")):
+        options = ("--target", "species", "--target-error", wanted, "--out", tmp_path / "model")
+        refused = invoke("fit", "classifier", tmp_path / "iris.csv", *options)
+        assert refused.exit_code == 1
+        assert message in words(refused)
+
+
+def test_an_interrupted_fit_goes_on(table, tmp_path, monkeypatch):
+    table.to_csv(tmp_path / "iris.csv", index=False)
+    command = (
+        "fit",
+        "classifier",
+        tmp_path / "iris.csv",
+        "--target",
+        "species",
+        "--epochs",
+        4,
+        "--out",
+        tmp_path / "m",
+    )
+    steps, stop = [], 5
+
+    def rate(*_):
+        steps.append(None)
+        if len(steps) == stop:
+            raise KeyboardInterrupt
+        return 0.01
+
+    monkeypatch.setattr("gpsuq.recipes.Recipe.rate", rate)
+    stopped = invoke(*command)
+    assert stopped.exit_code == 130
+    assert "same command again" in words(stopped)
+    assert not (tmp_path / "m").exists()
+    done = len(steps)
+    assert invoke(*command).exit_code == 0
+    assert len(steps) - done < 16  # 2 steps an epoch, two groups of weights: not all four epochs again
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iris.csv", "m"]
 
 
 def test_the_verdict_can_be_set_by_a_wanted_error(table, tmp_path):
@@ -89,7 +151,8 @@ def test_the_verdict_can_be_set_by_a_wanted_error(table, tmp_path):
     [
         (lambda t: t.assign(species="setosa"), "class"),
         (lambda t: t.assign(species=t["species"].mask(t.index == 7)), "empty in row 8"),
-        (lambda t: t.assign(species=t["species"].mask(t.index == 7, "rare")), "cannot be set aside"),
+        (lambda t: t.assign(species=t["species"].mask(t.index == 7, "rare")), "'rare' has 1 rows"),
+        (lambda t: t.assign(species=np.linspace(0, 1, len(t))), "gpsuq fit linear"),
         (lambda t: t.rename(columns={"species": "kind"}), "no column 'species'"),
         (lambda t: t[["species"]], "no covariates"),
     ],

@@ -1,5 +1,6 @@
 """Interruptions: what was done is kept, the message says how to go on, and the result is that of one go."""
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -15,20 +16,20 @@ from gpsuq.training import step as real_step
 
 
 @pytest.fixture
-def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let somebody press Ctrl-C, once, after so many steps of training."""
+def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[None]]:
+    """Let somebody press Ctrl-C, once, after so many steps of training; gives a list that grows with every step."""
 
-    def stop_after(n_steps: int) -> None:
-        done = 0
+    def stop_after(n_steps: int) -> list[None]:
+        done = []
 
         def step(*arguments):
-            nonlocal done
-            done += 1
-            if done == n_steps + 1:
+            done.append(None)
+            if len(done) == n_steps + 1:
                 raise KeyboardInterrupt
             return real_step(*arguments)
 
         monkeypatch.setattr("gpsuq.training.step", step)
+        return done
 
     return stop_after
 
@@ -85,9 +86,11 @@ def test_the_command_line_says_how_to_go_on(tmp_path, stop_after, rng, kind, ste
     assert stopped.exit_code == 130
     assert "same command again" in stopped.stderr.replace("\n", " ")
     assert not out.exists()
+    second = stop_after(-1)
     assert CliRunner().invoke(app, command).exit_code == 0
-    stop_after(-1)
+    whole = stop_after(-1)
     assert CliRunner().invoke(app, [*command[:-1], str(tmp_path / "whole")]).exit_code == 0
+    assert len(second) < len(whole)
     name = "model.safetensors"
     assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["model", "whole"]
@@ -100,7 +103,13 @@ def test_an_experiment_goes_on(tmp_path, stop_after):
     stopped = CliRunner().invoke(app, command)
     assert stopped.exit_code == 130
     assert "same command again" in " ".join(stopped.stderr.split())
+    second = stop_after(-1)
     assert CliRunner().invoke(app, command).exit_code == 0
+    assert "resumed" in json.loads((out / "metrics.json").read_text())
+    whole = stop_after(-1)
+    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+    assert len(second) < len(whole)
+    assert "resumed" not in json.loads((out / "metrics.json").read_text())
     assert not (out / ".unfinished").exists()
 
 

@@ -431,8 +431,7 @@ def threshold_for_error(best: ArrayLike, errors: ArrayLike, error: float, *, con
     kept = np.rint(curve.coverage * len(scores))
     lost = np.rint(curve.risk * kept)
     # Fewer than these cannot pass even without an error, so that the sequence starts with them.
-    first = np.log(1.0 - confidence) / np.log1p(-error)
-    tested = kept >= first
+    tested = kept >= _fewest(error, confidence)
     fine = binom.cdf(lost[tested], kept[tested], error) <= 1.0 - confidence
     passed = int(fine.argmin()) if not fine.all() else len(fine)
     if passed == 0:
@@ -442,6 +441,28 @@ def threshold_for_error(best: ArrayLike, errors: ArrayLike, error: float, *, con
         )
     most = int(kept[tested][passed - 1])
     return _just_below(np.sort(scores)[::-1][most - 1])
+
+
+def _fewest(error: float, confidence: float) -> float:
+    """Give how many observations without a mistake show, with this confidence, that the error is below a target."""
+    return float(np.log(1.0 - confidence) / np.log1p(-error))
+
+
+def check_calibration_size(n: int, error: float, *, confidence: float = 0.9) -> None:
+    """Raise where so few validation observations cannot show that an error is below a target.
+
+    >>> from gpsuq.decisions import check_calibration_size
+    >>> check_calibration_size(100, 0.02)
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: 100 validation observations cannot show an error below 0.02: at least 114 are needed
+    """
+    if not 0.0 < error < 1.0:
+        raise GPSError(f"error must be between 0 and 1, got {error}")
+    fewest = math.ceil(_fewest(error, confidence))
+    if n < fewest:
+        raise GPSError(
+            f"{n} validation observations cannot show an error below {error:g}: at least {fewest} are needed"
+        )
 
 
 def _just_below(value: float) -> float:

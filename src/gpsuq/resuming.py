@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpsuq.checkpoints import fingerprint, has_checkpoint, load_checkpoint, save_checkpoint
+from gpsuq.errors import GPSWarning
 from gpsuq.training import Problem, TrainingState, run
 
 CHECKPOINT_EVERY = 200
+UNFINISHED = ".unfinished"
+"""Name, or end of the name, of the directory that holds what a command had done when it was interrupted."""
 
 
 @dataclass
@@ -21,10 +25,17 @@ class _Block:
 
     directory: Path
     begun: int = 0
+    read: bool = False
 
     def place(self, problem: Problem, state: TrainingState) -> Path:
         self.begun += 1
         return self.directory / f"{self.begun}-{fingerprint(problem, state)}"
+
+
+def unfinished(out: Path) -> Path:
+    """Name the directory beside ``out`` that holds what was done for it."""
+    path = out.absolute()
+    return path.with_name(path.name + UNFINISHED)
 
 
 _block: ContextVar[_Block | None] = ContextVar("block", default=None)
@@ -50,6 +61,12 @@ def resumable(directory: Path) -> Iterator[None]:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+def was_resumed() -> bool:
+    """Whether a training in the :func:`resumable` block around was read from disk: times do not count it."""
+    block = _block.get()
+    return block is not None and block.read
+
+
 def run_saved(
     problem: Problem,
     state: TrainingState,
@@ -66,14 +83,23 @@ def run_saved(
     place = block.place(problem, state) if directory is None and block is not None else directory
     if place is None:
         return run(problem, state, on_step=on_step)
+    asked_for = directory is not None
     if has_checkpoint(place):
         state = load_checkpoint(place, problem, state)
+        if block is not None:
+            block.read = True
 
     def saving(current: TrainingState) -> None:
         if on_step is not None:
             on_step(current)
         if (current.finished or current.step % every == 0) and problem.fabric.is_global_zero:
-            save_checkpoint(place, problem, current)
+            try:
+                save_checkpoint(place, problem, current)
+            except OSError as error:
+                if asked_for:
+                    raise
+                # Nobody asked for it, and the run is worth more.
+                warnings.warn(f"a checkpoint could not be written to {place} ({error})", GPSWarning, stacklevel=2)
 
     try:
         return run(problem, state, on_step=saving)

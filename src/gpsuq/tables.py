@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import type_of_target
 
 from gpsuq.encoding import Encoding
 from gpsuq.errors import GPSError
@@ -115,24 +118,41 @@ def split_table(
     X = encoding.encoded(table[covariates])
     numeric = [name for name in (None if classes else target, weights) if name is not None]
     check_numbers(X.join(table[numeric]), advice="fill them, delete them, or leave out those rows with --drop-missing")
-    if table[target].isna().any():
-        row = int(table[target].isna().to_numpy().argmax()) + 1
+    check_labels(table[target])
+    if classes and type_of_target(table[target]) not in ("binary", "multiclass"):
         raise GPSError(
-            f"column {target!r} is empty in row {row} (the first row below the header is 1); fill it, or leave "
-            "out such rows with --drop-missing"
+            f"column {target!r} holds numbers that are no classes, such as {table[target].iloc[0]!r}; gpsuq fit linear "
+            "predicts numbers"
         )
     chosen = [None if name is None else table[name] for name in (groups, weights)]
     return Table(X, table[target], chosen[0], chosen[1], encoding)
+
+
+def check_labels(y: pd.Series, classes: NDArray[Any] | None = None) -> None:
+    """Raise where a label is missing, or none of the classes; name its row."""
+    known = [] if classes is None else list(classes)
+    strange = y.isna() if classes is None else y.isna() | ~y.isin(classes)
+    if strange.any():
+        row = int(strange.to_numpy().argmax())
+        what = "is empty" if pd.isna(y.iloc[row]) else f"holds {y.iloc[row]!r}, none of {', '.join(map(str, known))},"
+        raise GPSError(
+            f"column {str(y.name)!r} {what} in row {row + 1} (the first row below the header is 1); mend it, or leave "
+            "out such rows"
+        )
 
 
 def parted(y: pd.Series, share: float, seed: int) -> tuple[pd.Index, pd.Index]:
     """Split rows at random into those that are kept and a share that is set aside, alike in their classes."""
     from sklearn.model_selection import train_test_split
 
-    try:
-        kept, aside = train_test_split(y.index, test_size=share, stratify=y, random_state=seed)
-    except ValueError as error:
-        raise GPSError(f"a share of {share:g} of {len(y)} rows cannot be set aside: {error}") from error
+    counts = y.value_counts()
+    fewest = math.ceil(max(1.0 / share, 1.0 / (1.0 - share)) - 1e-9)
+    if counts.min() < fewest:
+        raise GPSError(
+            f"class {counts.idxmin()!r} has {counts.min()} rows, too few to set a share of {share:g} aside: at least "
+            f"{fewest} are needed; leave those rows out, or join the class with another"
+        )
+    kept, aside = train_test_split(y.index, test_size=share, stratify=y, random_state=seed % 2**32)
     return pd.Index(kept).sort_values(), pd.Index(aside).sort_values()
 
 

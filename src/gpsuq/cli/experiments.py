@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import UNFINISHED, ForceOption, OutOption, StepsOption, going_on, list_files, speaking
+from gpsuq.cli.speaking import ForceOption, OutOption, StepsOption, going_on, list_files, speaking
 
 experiment = typer.Typer(help="Reproduce the paper's figures and check its claims.", no_args_is_help=True)
 
@@ -178,7 +178,7 @@ def _run(module: str, out: Path, *arguments: Any, **options: Any) -> None:
         from gpsuq.reports import experiment_page, write_page
         from gpsuq.reports.experiment import METRICS_FILE
         from gpsuq.reports.saved import REPORT_FILE
-        from gpsuq.resuming import resumable
+        from gpsuq.resuming import UNFINISHED, resumable
 
         with going_on(out), resumable(out / UNFINISHED):
             files = importlib.import_module(module).run(*arguments, out, **options)

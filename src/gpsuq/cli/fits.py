@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,6 @@ import typer
 from rich.console import Console
 
 from gpsuq.cli.speaking import (
-    UNFINISHED,
     ForceOption,
     JsonOption,
     StepsOption,
@@ -18,6 +18,7 @@ from gpsuq.cli.speaking import (
     describe,
     list_files,
     print_json,
+    print_left_out,
     print_summary,
     speaking,
 )
@@ -55,16 +56,15 @@ def fit_linear(
     console = Console()
     with speaking(console):
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
-        from gpsuq.io import LINEAR_FILES, refuse_existing
+        from gpsuq.io import LINEAR_FILES, replaced, write_model
         from gpsuq.plots import save_figure
         from gpsuq.reports.linear import linear_checks, linear_page, write_checks
         from gpsuq.reports.page import write_page
-        from gpsuq.resuming import resumable
+        from gpsuq.resuming import resumable, unfinished
         from gpsuq.tables import numbered, read_table, split_table
 
         whole = read_table(data)
         table = split_table(whole, target, groups=groups, weights=weights, drop=drop or (), drop_missing=drop_missing)
-        refuse_existing(out.absolute(), force=force)
         estimator = GPSLinearRegression(
             fit_intercept=intercept,
             random_intercept=random_intercept,
@@ -72,24 +72,23 @@ def fit_linear(
             progress=sys.stderr.isatty(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
-        with resumable(out.with_name(out.name + UNFINISHED)):
+        with resumable(unfinished(out)), replaced(out, force=force) as folder:
             estimator.fit(table.X, table.y, table.weights, groups=table.groups)
-        estimator.save(out, force=force)
-        if table.encoding.levels:
-            table.encoding.write(out)
-        estimator.summary().to_csv(out / "summary.csv")
-        rows = estimator.explain_rows(table.X, table.y)
-        numbered(rows).to_csv(out / "rows.csv")
-        save_figure(estimator.plot_coefficients(), out / "coefficients.png")
-        checks = linear_checks(estimator, table.X, table.y, rows)
-        write_checks(checks, out)
-        write_page(linear_page(estimator, checks), out / "report.html")
+            write_model(estimator, folder)
+            if table.encoding.levels:
+                table.encoding.write(folder)
+            estimator.summary().to_csv(folder / "summary.csv")
+            rows = estimator.explain_rows(table.X, table.y)
+            numbered(rows).to_csv(folder / "rows.csv")
+            save_figure(estimator.plot_coefficients(), folder / "coefficients.png")
+            checks = linear_checks(estimator, table.X, table.y, rows)
+            write_checks(checks, folder)
+            write_page(linear_page(estimator, checks), folder / "report.html")
     files = [out / name for name in LINEAR_FILES]
     if as_json:
         print_json(as_dict(estimator) | {"rows": len(table.X), "files": list(map(str, files))})
         return
-    if len(table.X) < len(whole):
-        console.print(f"{len(whole) - len(table.X)} of {len(whole)} rows have missing values and were left out.")
+    print_left_out(console, len(whole), len(table.X))
     print_summary(console, estimator)
     list_files(console, files)
 
@@ -107,7 +106,8 @@ def fit_classifier(
     target_error: Annotated[
         float | None,
         typer.Option(
-            "--target-error", help="Set the verdict by half of those rows: certain ones err so often at most."
+            "--target-error",
+            help="Set the verdict by half of those rows: certain ones err so often at most, with 90% confidence.",
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the rows.")] = None,
@@ -121,54 +121,54 @@ def fit_classifier(
     """
     console = Console()
     with speaking(console):
-        from gpsuq.decisions import selective_error
+        from gpsuq.decisions import check_calibration_size, selective_error
+        from gpsuq.errors import GPSError, GPSWarning
         from gpsuq.estimators.classifier import GPSClassifier
-        from gpsuq.io import CLASSIFIER_FILES, refuse_existing
+        from gpsuq.io import CLASSIFIER_FILES, replaced, write_model
         from gpsuq.recipes import Recipe
         from gpsuq.reports.classifier import classifier_page
         from gpsuq.reports.page import write_page
+        from gpsuq.resuming import resumable, unfinished
         from gpsuq.tables import numbered, parted, read_table, split_table, verdict_table
 
+        whole = read_table(data)
         table = split_table(
-            read_table(data),
-            target,
-            groups=None,
-            weights=None,
-            drop=drop or (),
-            drop_missing=drop_missing,
-            classes=True,
+            whole, target, groups=None, weights=None, drop=drop or (), drop_missing=drop_missing, classes=True
         )
-        refuse_existing(out.absolute(), force=force)
         train, aside = parted(table.y, holdout, seed)
-        estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=sys.stderr.isatty())
-        estimator.fit(table.X.loc[train], table.y.loc[train])
+        chosen = None
         if target_error is not None:
             chosen, aside = parted(table.y.loc[aside], 0.5, seed)
-            estimator.calibrate(table.X.loc[chosen], table.y.loc[chosen], target=target_error)
-        X, y = table.X.loc[aside], table.y.loc[aside]
-        verdicts = estimator.uncertainty(X)
-        estimator.save(out, force=force)
-        if table.encoding.levels:
-            table.encoding.write(out)
-        numbered(verdict_table(verdicts, X.index).assign(**{target: y})).to_csv(out / "verdicts.csv")
-        write_page(
-            classifier_page(estimator, X, y, verdicts=verdicts, title=f"Classes of {target}"), out / "report.html"
-        )
+            check_calibration_size(len(chosen), target_error)
+        estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=sys.stderr.isatty())
+        kept = unfinished(out)
+        with resumable(kept), replaced(out, force=force) as folder:
+            estimator.fit(table.X.loc[train], table.y.loc[train], checkpoint=kept)
+            if chosen is not None and target_error is not None:
+                try:
+                    estimator.calibrate(table.X.loc[chosen], table.y.loc[chosen], target=target_error)
+                except GPSError as error:
+                    warnings.warn(f"the verdict is the usual one: {error}", GPSWarning, stacklevel=1)
+            X, y = table.X.loc[aside], table.y.loc[aside]
+            verdicts = estimator.uncertainty(X)
+            write_model(estimator, folder)
+            if table.encoding.levels:
+                table.encoding.write(folder)
+            numbered(verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
+            page = classifier_page(estimator, X, y, verdicts=verdicts, title=f"Classes of {target}")
+            write_page(page, folder / "report.html")
         found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)
     files = [out / name for name in CLASSIFIER_FILES]
+    certain = None if verdicts.uncertain.all() else found.certain
     if as_json:
-        judged = {
-            "judged": len(X),
-            "error": found.full,
-            "certain_error": found.certain,
-            "uncertain": found.uncertain_share,
-        }
+        judged = {"judged": len(X), "error": found.full, "certain_error": certain, "uncertain": found.uncertain_share}
         print_json(as_dict(estimator) | judged | {"rows": len(table.X), "files": list(map(str, files))})
         return
+    print_left_out(console, len(whole), len(table.X))
     console.print(describe(estimator))
     console.print(
         f"Of {len(X)} rows that it was not trained on, {found.uncertain_share:.1%} are Uncertain; it errs on "
-        f"{found.full:.1%} of all and on {found.certain:.1%} of those it is certain of."
+        f"{found.full:.1%} of all and on {'none' if certain is None else f'{certain:.1%}'} of those it is certain of."
     )
     list_files(console, files)
 
@@ -200,16 +200,15 @@ def fit_poisson(
     console = Console()
     with speaking(console):
         from gpsuq.estimators.poisson import DEFAULT_STEPS, GPSPoissonProcess
-        from gpsuq.io import POISSON_FILES, refuse_existing
+        from gpsuq.io import POISSON_FILES, replaced, write_model
         from gpsuq.plots import envelope, save_figure
         from gpsuq.reports.page import write_page
         from gpsuq.reports.poisson import poisson_page
-        from gpsuq.resuming import resumable
+        from gpsuq.resuming import resumable, unfinished
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.tables import read_points, surface_table
 
         patterns = read_points(points, x, y, replicate)
-        refuse_existing(out.absolute(), force=force)
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
@@ -217,14 +216,14 @@ def fit_poisson(
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         grids = [read_covariate(path) for path in covariate or ()]
-        with resumable(out.with_name(out.name + UNFINISHED)):
+        with resumable(unfinished(out)), replaced(out, force=force) as folder:
             estimator.fit(patterns, read_window(window), covariates=grids)
-        estimator.save(out, force=force)
-        surface_table(estimator.surface()).to_csv(out / "intensity.csv", index=False)
-        save_figure(estimator.plot(), out / "intensity.png")
-        fitness = estimator.goodness_of_fit()
-        save_figure(envelope(fitness, estimator.window_.unit), out / "envelope.png")
-        write_page(poisson_page(estimator, fitness), out / "report.html")
+            write_model(estimator, folder)
+            surface_table(estimator.surface()).to_csv(folder / "intensity.csv", index=False)
+            save_figure(estimator.plot(), folder / "intensity.png")
+            fitness = estimator.goodness_of_fit()
+            save_figure(envelope(fitness, estimator.window_.unit), folder / "envelope.png")
+            write_page(poisson_page(estimator, fitness), folder / "report.html")
     files = [out / name for name in POISSON_FILES]
     if as_json:
         print_json(as_dict(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})

@@ -100,11 +100,15 @@ def report(
     """
     console = Console()
     with speaking(console):
+        from gpsuq.errors import GPSError
         from gpsuq.reports import saved_page, write_page
-        from gpsuq.reports.saved import REPORT_FILE
+        from gpsuq.reports.saved import REPORT_FILE, can_be_made_again
 
         path = directory / REPORT_FILE if out is None else out
-        refuse_file(out, force=force)  # the page in the directory itself can be made again
+        if target is not None and data is None:
+            raise GPSError("--target names a column of --data: pass both")
+        if out is not None or data is not None or not can_be_made_again(directory):
+            refuse_file(path, force=force)
         page = saved_page(directory) if data is None else _judged(directory, data, target)
         write_page(page, path)
     list_files(console, [path])
@@ -124,11 +128,14 @@ def predict(
     """
     console = Console()
     with speaking(console):
+        from gpsuq.errors import GPSError
         from gpsuq.io import load
-        from gpsuq.tables import numbered, verdict_table
+        from gpsuq.tables import numbered, read_table, verdict_table
 
         estimator = load(model)
-        table = _covariates(estimator, model, data)
+        if not hasattr(estimator, "predict"):
+            raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
+        table = _covariates(estimator, model, read_table(data), data)
         if hasattr(estimator, "uncertainty"):
             result = verdict_table(estimator.uncertainty(table), table.index)
         else:
@@ -142,23 +149,19 @@ def predict(
     print_or_write(console, table, out, index=True)
 
 
-def _covariates(estimator: Any, model: Path, data: Path) -> pd.DataFrame:
-    """Read the columns that a saved model was fitted with from a file."""
+def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) -> pd.DataFrame:
+    """Give the columns of a table that a saved model was fitted with, as numbers."""
     from gpsuq.encoding import Encoding
     from gpsuq.errors import GPSError
-    from gpsuq.tables import check_numbers, read_table
+    from gpsuq.tables import check_numbers
 
-    if not hasattr(estimator, "predict"):
-        raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
-    whole = read_table(data)
-    encoding = Encoding.read(model)
-    table = encoding.encoded(whole)
-    names = list(getattr(estimator, "feature_names_in_", table.columns))
-    missing = [name for name in names if name not in table]
+    encoded = Encoding.read(model).encoded(table)
+    columns = list(getattr(estimator, "feature_names_in_", encoded.columns))
+    missing = [column for column in columns if column not in encoded]
     if missing:
-        raise GPSError(f"{data} lacks the columns {', '.join(missing)} that the model was fitted with")
-    check_numbers(table[names])
-    return table[names]
+        raise GPSError(f"{name} lacks the columns {', '.join(missing)} that the model was fitted with")
+    check_numbers(encoded[columns])
+    return encoded[columns]
 
 
 def _judged(model: Path, data: Path, target: str | None) -> Page:
@@ -166,13 +169,15 @@ def _judged(model: Path, data: Path, target: str | None) -> Page:
     from gpsuq.errors import GPSError
     from gpsuq.io import load
     from gpsuq.reports import classifier_page
-    from gpsuq.tables import read_table
+    from gpsuq.tables import check_labels, read_table
 
     estimator = load(model)
     if not hasattr(estimator, "uncertainty"):
         raise GPSError(f"{model} holds a {type(estimator).__name__}; --data is for classifiers")
-    X = _covariates(estimator, model, data)
     table = read_table(data)
-    if target is not None and target not in table:
+    if target is None:
+        return classifier_page(estimator, _covariates(estimator, model, table, data))
+    if target not in table:
         raise GPSError(f"there is no column {target!r}; the table has {', '.join(map(str, table.columns))}")
-    return classifier_page(estimator, X, None if target is None else table[target])
+    check_labels(table[target], estimator.classes_)
+    return classifier_page(estimator, _covariates(estimator, model, table.drop(columns=target), data), table[target])

@@ -18,9 +18,6 @@ StepsOption = Annotated[
 ]
 CoverageOption = Annotated[float, typer.Option("--coverage", help="Probability that an interval should hold.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
-UNFINISHED = ".unfinished"
-"""Ends the name of the directory that holds what a command had done when it was interrupted."""
-
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 
 
@@ -49,6 +46,8 @@ def going_on(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        if not out.is_dir() or not any(out.iterdir()):
+            raise
         raise KeyboardInterrupt(
             f"interrupted; what was done is in {out}: give the same command again to go on from there"
         ) from None
@@ -111,7 +110,13 @@ def as_dict(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
 
 def print_json(content: Any) -> None:
     """Print one JSON document."""
-    typer.echo(json.dumps(content, indent=2))
+    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+
+
+def print_left_out(console: Console, n_before: int, n_after: int) -> None:
+    """Say how many rows were left out, if any."""
+    if n_after < n_before:
+        console.print(f"{n_before - n_after} of {n_before} rows have missing values and were left out.")
 
 
 def print_summary(console: Console, estimator: Any, summary: Any = None) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,7 @@ from gpsuq.seeds import seed_from, seeded
 from gpsuq.sequential import SequentialTest, draws_in_looks
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
 DEFAULT_DRAWS = 200
 _FEW = 3
@@ -260,19 +261,19 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Give draws of the class probabilities, (n, draw, class); the same draws of Z for all observations."""
         check_is_fitted(self)
         n_draws = _checked_draws(self._most_draws(n_draws))
-        x = self._inputs(X)
-        return np.concatenate([self._probabilities(part, slice(0, n_draws)) for _, part in self._chunks(x, n_draws)])
+        everything = slice(0, n_draws)
+        parts = self._in_chunks(self._inputs(X), n_draws, lambda _, part: self._probabilities(part, everything))
+        return np.concatenate(parts)
 
     def predict_proba(self, X: Any) -> Array:
         """Give the mean probabilities over draws, (n, class)."""
         check_is_fitted(self)
-        x = self._inputs(X)
         draws = self._most_draws(DEFAULT_DRAWS)
-        mean = [
-            self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64) for _, part in self._chunks(x, draws)
-        ]
-        result: Array = np.concatenate(mean)
-        return result
+
+        def mean(_: int, part: Tensor) -> Array:
+            return np.asarray(self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64))
+
+        return np.concatenate(self._in_chunks(self._inputs(X), draws, mean))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Give the most probable class, whatever the verdict."""
@@ -298,14 +299,15 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         if error_rate is None or n_draws < 2:
             everything = slice(0, n_draws)
             return joined(
-                [self._assessed(self._probabilities(part, everything)) for _, part in self._chunks(x, n_draws)]
+                self._in_chunks(x, n_draws, lambda _, part: self._assessed(self._probabilities(part, everything)))
             )
         threshold = np.float64(self.certain_above_)  # compared in double precision, as the verdict is
         # Below one half several classes can pass at once, so that each has a part of the error rate.
         rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
         test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate / rivals)
         parts, order = [], []
-        for start, part in self._chunks(x, test.looks[0]):
+
+        def drawn_until_settled(start: int, part: Tensor) -> None:
             waiting = np.arange(len(part))
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(test.looks)):
@@ -319,15 +321,19 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 waiting, samples = waiting[~done], samples[~done]
                 if len(waiting) == 0:
                     break
+
+        self._in_chunks(x, test.looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))
 
-    def _chunks(self, x: Tensor, n_draws: int) -> Iterator[tuple[int, Tensor]]:
-        """Give parts of the observations that are passed at once, each with the number of its first."""
+    def _in_chunks(self, x: Tensor, n_draws: int, function: Callable[[int, Tensor], T]) -> list[T]:
+        """Call a function with the number of the first and the observations of every part that is passed at once."""
         size = min(_IMAGES, max(1, _ROWS // n_draws))
+        results = []
         with counting_bar(self.progress and len(x) > size, "drawing", len(x)) as advance:
             for start in range(0, len(x), size):
-                yield start, x[start : start + size]
+                results.append(function(start, x[start : start + size]))
                 advance(min(len(x), start + size))
+        return results
 
     def calibrate(self, X: Any, y: Any, *, target: float, of: Literal["error", "coverage"] = "error") -> Any:
         """Set the threshold of the verdict by validation data that the network was not trained on.

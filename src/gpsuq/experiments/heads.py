@@ -2,7 +2,7 @@
 
 A plain network learns the classes but the one that is left out, from nine tenths of the training images. Its trunk then
 gives features once, and every setting trains a head on them. Settings differ from the default in one factor at a time,
-and are judged by the last tenth, by the class that was left out and by noise; test images are never read.
+and are judged by the last tenth, by the class that was left out and by noise, never by test images.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from gpsuq.datasets.images import Images
 from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
-from gpsuq.estimators.classifier import OFF_DATA_SPREAD, GPSClassifier
+from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
 from gpsuq.experiments import images
 from gpsuq.experiments.cifar10 import cifar10_study
 from gpsuq.experiments.record import command_line, write_metrics
@@ -52,6 +52,7 @@ class Setting:
     draws: int = 4
     noise_decay: float = 0.0
     epochs: int = 8
+    spread_weight: float = SPREAD_WEIGHT
     off_data_spread: float = OFF_DATA_SPREAD
 
 
@@ -61,6 +62,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "draws": (2, 4, 10),
     "noise_decay": (0.0, 1e-4, 1e-3, 1e-2),
     "epochs": (4, 8, 16),
+    "spread_weight": (0.0, 0.1, 0.2),
     "off_data_spread": (0.0, 0.05),
 }
 """What is varied, one factor at a time."""
@@ -71,6 +73,7 @@ NAMES = {
     "draws": "draws M",
     "noise_decay": "decay of noise weights",
     "epochs": "epochs",
+    "spread_weight": "price of spread",
     "off_data_spread": "reward off the data",
 }
 
@@ -159,6 +162,7 @@ def head(setting: Setting, n_inputs: int, n_classes: int, seed: int) -> GPSClass
         lambda: feed_forward(n_inputs, n_classes, width=_WIDTH, depth=_DEPTH),
         layers if setting.place == "every layer" else layers[0],
         ratio=setting.ratio,
+        spread_weight=setting.spread_weight,
         off_data_spread=setting.off_data_spread,
         recipe=recipe,
         random_state=seed,

@@ -71,7 +71,7 @@ def _against(gps: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
         for _, row in gps.iterrows():
             same = others[others["seed"] == row["seed"]] if len(others) > 1 else others
             for curves in same["error_at_coverage"]:
-                theirs.append(float(np.interp(1.0 - row["uncertain"], COVERAGES, curves[score])))
+                theirs.append(error_at(1.0 - row["uncertain"], curves[score]))
                 differences.append(row["certain_error"] - theirs[-1])
         found = pd.Series(differences, dtype=float)
         result[score] = {"error": float(np.mean(theirs)) if theirs else None, "gps_minus_it": found.mean(),
@@ -143,7 +143,12 @@ def quality_table(frame: pd.DataFrame) -> str:
 
 
 def _mean_error(rows: pd.DataFrame, score: str, coverage: float) -> float:
-    return float(np.mean([np.interp(coverage, COVERAGES, errors[score]) for errors in rows["error_at_coverage"]]))
+    return float(np.mean([error_at(coverage, errors[score]) for errors in rows["error_at_coverage"]]))
+
+
+def error_at(coverage: float, errors: Sequence[float]) -> float:
+    """Give the error at a coverage from those at :data:`COVERAGES`; NaN below the lowest."""
+    return float(np.interp(coverage, COVERAGES, errors, left=np.nan))
 
 
 def coverage_table(frame: pd.DataFrame, literature: Mapping[str, Sequence[float]]) -> str:

@@ -54,7 +54,7 @@ from gpsuq.plots import save_figure
 from gpsuq.plots.classes import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
 from gpsuq.recipes import Recipe
 from gpsuq.reports import Section, classifier_page, experiment_page, write_page
-from gpsuq.reports.saved import REPORT_FILE
+from gpsuq.reports.saved import REPORT_FILE, ROWS_FILE
 from gpsuq.seeds import derive_seed
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
@@ -219,7 +219,10 @@ def run(
     text = out / f"table{table}.md"
     text.write_text(paper_table(frame, study.paper.get(table, {}), table))
     files = [write_metrics(out, command, settings=settings, results=results, started=started), text]
-    tables = {"quality": quality_table(frame), "coverage": coverage_table(frame, study.literature)}
+    tables = {
+        "quality": quality_table(frame),
+        "coverage": coverage_table(frame, study.literature if table == 1 else {}),
+    }
     for name, written in tables.items():
         files.append(out / f"table{table}_{name}.md")
         files[-1].write_text(written)
@@ -230,9 +233,9 @@ def begin(out: Path, key: tuple[Any, ...], *, force: bool) -> Rows:
     """Give the rows that are in a directory already; with ``force``, start anew."""
     out.mkdir(parents=True, exist_ok=True)
     if force:
-        (out / "rows.jsonl").unlink(missing_ok=True)
+        (out / ROWS_FILE).unlink(missing_ok=True)
         shutil.rmtree(out / "models", ignore_errors=True)
-    return Rows(out / "rows.jsonl", repr(key))
+    return Rows(out / ROWS_FILE, repr(key))
 
 
 class Rows:

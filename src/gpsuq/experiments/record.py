@@ -17,11 +17,13 @@ import torch
 from gpsuq._version import __version__
 from gpsuq.algorithms import Algorithm
 from gpsuq.errors import GPSError
+from gpsuq.resuming import UNFINISHED, was_resumed
 
 
 def prepare(out: Path, *, force: bool) -> Path:
     """Make the output directory; one that holds results already is refused unless ``force``."""
-    if (out / "metrics.json").exists() and not force:
+    interrupted = (out / UNFINISHED).exists()
+    if (out / "metrics.json").exists() and not force and not interrupted:
         raise GPSError(f"{out} holds results already; choose another directory or pass --force")
     out.mkdir(parents=True, exist_ok=True)
     return out
@@ -59,6 +61,7 @@ def write_metrics(
         "settings": settings,
         "environment": environment(),
         "seconds": round(time.perf_counter() - started, 1),
+        **({"resumed": "after an interruption: seconds are those since then"} if was_resumed() else {}),
         "results": results,
     }
     path = out / "metrics.json"

@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,22 +76,35 @@ def save(estimator: Any, path: str | Path, *, force: bool = False) -> Path:
         raise GPSError(f"save knows {', '.join(_KINDS)}; got {kind}")
     if isinstance(estimator, BaseEstimator):
         check_is_fitted(estimator)
-    directory = Path(path).absolute()
-    refuse_existing(directory, force=force)
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    with replaced(Path(path), force=force) as directory:
+        write_model(estimator, directory)
+    return Path(path)
+
+
+def write_model(estimator: Any, directory: Path) -> None:
+    """Write what a model is, and its numbers, into a directory that is there."""
+    kind = type(estimator).__name__
     describe, _ = _KINDS[kind]
     described, tensors = describe(estimator)
     config = {"format": FORMAT, "type": kind, "gpsuq": __version__, **described}
+    (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n")
+    (directory / _MODEL).write_bytes(save_tensors(tensors))
+
+
+@contextmanager
+def replaced(path: Path, *, force: bool) -> Iterator[Path]:
+    """Give a new directory to fill, which takes the place of ``path`` once all went well, and vanishes otherwise."""
+    directory = path.absolute()
+    refuse_existing(directory, force=force)
+    directory.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
     try:
-        (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n")
-        (temporary / _MODEL).write_bytes(save_tensors(tensors))
+        yield temporary
         temporary.chmod(0o755)
         _swap(temporary, directory)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return Path(path)
 
 
 def refuse_existing(directory: Path, *, force: bool) -> None:

@@ -13,7 +13,18 @@ from gpsuq.reports.linear import linear_page, read_checks
 from gpsuq.reports.page import Page
 from gpsuq.reports.poisson import poisson_page
 
-REPORT_FILE = "report.html"
+REPORT_FILE, ROWS_FILE = "report.html", "rows.jsonl"
+
+
+def can_be_made_again(directory: Path) -> bool:
+    """Whether :func:`saved_page` shows all that the page in a directory shows.
+
+    That of a classifier, or of an experiment with networks, has observations that the directory does not hold.
+    """
+    config = directory / CONFIG_FILE
+    if not config.is_file():
+        return not (directory / ROWS_FILE).exists()
+    return isinstance(load(directory), (GPSLinearRegression, GPSPoissonProcess))
 
 
 def saved_page(directory: str | Path) -> Page:
