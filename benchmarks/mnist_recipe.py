@@ -14,7 +14,7 @@ LEFT_OUT = 1
 
 
 def measured(
-    weight_decay: float, off_data_spread: float, spread_weight: float, epochs: int, seed: int
+    weight_decay: float, off_data_spread: float, spread_weight: float, ratio: float, epochs: int, seed: int
 ) -> dict[str, float]:
     import numpy as np
     import torch
@@ -33,6 +33,7 @@ def measured(
         lambda: paper_cnn(9).to(memory_format=torch.channels_last),
         "head.0",
         recipe=recipe,
+        ratio=ratio,
         spread_weight=spread_weight,
         off_data_spread=off_data_spread,
         random_state=seed,
@@ -55,19 +56,21 @@ def main() -> None:
     from common import write
 
     parser = argparse.ArgumentParser()
-    parser.add_argument("--weight-decay", type=float, default=1e-3)
+    parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--off-data-spread", type=float, default=0.05)
-    parser.add_argument("--spread-weight", type=float, default=0.0)
+    parser.add_argument("--spread-weight", type=float, default=0.1)
+    parser.add_argument("--ratio", type=float, default=0.5)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     options = parser.parse_args()
-    settings = (options.weight_decay, options.off_data_spread, options.spread_weight, options.epochs, options.seed)
+    names = ("weight_decay", "off_data_spread", "spread_weight", "ratio", "epochs", "seed")
+    settings = [getattr(options, name) for name in names]
     result = {name: round(value, 3) for name, value in measured(*settings).items()}
     print(result)
     command = "python benchmarks/mnist_recipe.py --weight-decay {:g} --off-data-spread {:g} "
-    command += "--spread-weight {:g} --epochs {} --seed {}"
-    write(options.out, "mnist_recipe_{:g}_{:g}_{:g}_{}_{}".format(*settings), command.format(*settings), result)
+    command += "--spread-weight {:g} --ratio {:g} --epochs {} --seed {}"
+    write(options.out, "mnist_recipe_{:g}_{:g}_{:g}_{:g}_{}_{}".format(*settings), command.format(*settings), result)
 
 
 if __name__ == "__main__":

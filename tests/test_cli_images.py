@@ -12,6 +12,7 @@ from gpsuq.cli import app
 from gpsuq.datasets import load_images
 from gpsuq.errors import GPSError
 from gpsuq.experiments import heads, images, mnist
+from gpsuq.experiments.image_tables import COVERAGES, error_at
 
 
 def invoke(*arguments):
@@ -154,6 +155,11 @@ def test_noise_weights_can_be_decayed_in_a_study():
     decay = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     layer = network.noisy_layers[0]
     assert [decay[id(p)] for p in (layer.noise_weight, layer.weight, layer.bias)] == [0.3, 0.2, 0.0]
+
+
+def test_errors_below_the_lowest_coverage_are_not_made_up():
+    assert np.isnan(error_at(0.3, np.linspace(0.0, 0.1, len(COVERAGES))))
+    assert error_at(1.0, np.linspace(0.0, 0.1, len(COVERAGES))) == pytest.approx(0.1)
 
 
 def test_data_get_says_what_it_wrote(tmp_path, monkeypatch):

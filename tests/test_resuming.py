@@ -9,7 +9,7 @@ import pytest
 from torch.distributions import Normal
 from typer.testing import CliRunner
 
-from gpsuq import GPS, Location, ObservationModel, Scale
+from gpsuq import GPS, GPSWarning, Location, ObservationModel, Scale
 from gpsuq.cli import app
 from gpsuq.resuming import resumable
 from gpsuq.training import step as real_step
@@ -68,6 +68,19 @@ def test_a_block_of_several_fits_goes_on(tmp_path, short, stop_after, rng):
     resumed = block()
     assert all(np.array_equal(a, b) for a, b in zip(resumed, whole, strict=True))
     assert not folder.exists()
+
+
+def test_a_checkpoint_that_nobody_asked_for_does_not_end_a_fit(tmp_path, short, monkeypatch, rng):
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gpsuq.resuming.save_checkpoint", full_disk)
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+    y = rng.normal(size=50)
+    with resumable(tmp_path / "kept"), pytest.warns(GPSWarning, match="No space"):
+        assert np.isfinite(GPS(model, algorithm=short).fit(y).draws(10)["loc"]).all()
+    with pytest.raises(OSError, match="No space"):
+        GPS(model, algorithm=short).fit(y, checkpoint=tmp_path / "mine")
 
 
 @pytest.mark.parametrize(("kind", "steps", "stop"), [("linear", 400, 250), ("poisson", 40, 60)])
