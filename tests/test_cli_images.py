@@ -1,6 +1,7 @@
 """`gpsuq experiment mnist` on the digits that come with scikit-learn, and `gpsuq data get`."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -83,6 +84,20 @@ def test_rows_of_other_settings_are_not_mixed(tmp_path):
     assert invoke("experiment", "mnist", "--epochs", 2, *options, "--force").exit_code == 0
     row = json.loads((tmp_path / "rows.jsonl").read_text())["row"]
     assert len(row["losses"]) == 2
+
+
+def test_a_row_is_kept_while_what_it_depends_on_is_the_same(tmp_path, monkeypatch):
+    key = partial(images.row_key, mnist.digits_study(), 1)
+    rows = images.begin(tmp_path, key, force=False)
+    for method in ("plain", "gps-0.5"):
+        rows.append({"method": method, "seed": 0})
+    monkeypatch.setattr(images, "SPREAD_WEIGHT", 0.7)
+    again = images.begin(tmp_path, key, force=False)
+    assert again.has("plain", 0)
+    assert not again.has("gps-0.5", 0)
+    again.append({"method": "gps-0.5", "seed": 0})
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 3  # the row of other settings is left alone
+    assert len(images.begin(tmp_path, key, force=False).frame()) == 2
 
 
 @pytest.fixture

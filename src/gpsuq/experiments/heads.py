@@ -238,7 +238,7 @@ def run(
         raise GPSError("at least one seed is needed")
     study = images.with_epochs(cifar10_study(network), epochs)
     started = time.perf_counter()
-    rows = images.begin(out, ("heads", study.name, study.recipe), force=force)
+    rows = images.begin(out, lambda _: repr(("heads", study.name, study.recipe)), force=force)
     cache: Cache | None = None
     for seed in seeds:
         for setting in settings():

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ def run(
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
                 "members": study.members}  # fmt: skip
-    rows = begin(out, (*settings.values(), study.left_out, repr(study.augment)), force=force)
+    rows = begin(out, partial(row_key, study, table), force=force)
     for seed in seeds:
         for method in methods:
             if method == "ensemble" and seed != seeds[0]:
@@ -229,25 +230,41 @@ def run(
     return files + figures(study, table, frame, out, progress=progress)
 
 
-def begin(out: Path, key: tuple[Any, ...], *, force: bool) -> Rows:
+def row_key(study: Study, table: int, method: str) -> str:
+    """Describe all that a row of a method depends on, beside its seed."""
+    own: tuple[Any, ...] = ()
+    if method == "dropout":
+        own = (study.dropout,)
+    elif method == "ensemble":
+        own = (study.members,)
+    elif method.startswith("gps-") and not method.endswith(ON_DATA):
+        own = (SPREAD_WEIGHT, OFF_DATA_SPREAD)
+    return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
+
+
+def begin(out: Path, key: Callable[[str], str], *, force: bool) -> Rows:
     """Give the rows that are in a directory already; with ``force``, start anew."""
     out.mkdir(parents=True, exist_ok=True)
     if force:
         (out / ROWS_FILE).unlink(missing_ok=True)
         shutil.rmtree(out / "models", ignore_errors=True)
-    return Rows(out / ROWS_FILE, repr(key))
+    return Rows(out / ROWS_FILE, key)
 
 
 class Rows:
-    """Rows on disk, one line each; a file that belongs to another study or recipe is refused."""
+    """Rows on disk, one line each; ``key`` describes what a row of a method depends on, and others are left alone.
 
-    def __init__(self, path: Path, key: str) -> None:
+    A file that holds nothing but others is refused.
+    """
+
+    def __init__(self, path: Path, key: Callable[[str], str]) -> None:
         self.path, self.key = path, key
+        self.lines: list[dict[str, Any]] = []
         self.rows: list[dict[str, Any]] = []
         if path.exists():
-            lines = [json.loads(line) for line in path.read_text().splitlines()]
-            self.rows = [line["row"] for line in lines if line["key"] == key]
-            if lines and not self.rows:
+            self.lines = [json.loads(line) for line in path.read_text().splitlines()]
+            self.rows = [line["row"] for line in self.lines if line["key"] == key(line["row"]["method"])]
+            if self.lines and not self.rows:
                 raise GPSError(f"{path} holds rows of other settings; choose another directory or pass --force")
 
     def has(self, method: str, seed: int) -> bool:
@@ -255,8 +272,8 @@ class Rows:
 
     def append(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        lines = (json.dumps({"key": self.key, "row": each}) + "\n" for each in self.rows)
-        write_atomically(self.path, "".join(lines).encode())
+        self.lines.append({"key": self.key(row["method"]), "row": row})
+        write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in self.lines).encode())
 
     def frame(self) -> pd.DataFrame:
         order = {method: number for number, method in enumerate(METHODS)}
