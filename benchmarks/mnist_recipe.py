@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--off-data-spread", type=float, default=0.05)
-    parser.add_argument("--spread-weight", type=float, default=0.1)
+    parser.add_argument("--spread-weight", type=float, default=0.05)
     parser.add_argument("--ratio", type=float, default=0.5)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1000)

@@ -62,7 +62,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "draws": (2, 4, 10),
     "noise_decay": (0.0, 1e-4, 1e-3, 1e-2),
     "epochs": (4, 8, 16),
-    "spread_weight": (0.0, 0.1, 0.2),
+    "spread_weight": (0.0, 0.05, 0.2),
     "off_data_spread": (0.0, 0.05),
 }
 """What is varied, one factor at a time."""
