@@ -399,7 +399,10 @@ def _restore_best(state: TrainingState, clearly: float) -> None:
     if state.best is None or state.best_scores is None or state.last_scores is None:
         return
     lost = state.last_scores - state.best_scores
-    error = lost.std(1) / math.sqrt(lost.shape[1])
+    n = lost.shape[1]
+    error = lost.std(1, correction=min(1, n - 1)) / math.sqrt(
+        n
+    )  # of a single one there is no error, and any loss counts
     clearly_worse = ~(lost.mean(1) <= clearly * error)  # a last score that is not finite is worse, too
     restore = clearly_worse & torch.isfinite(state.best_scores).all(1)
     with torch.no_grad():
