@@ -400,9 +400,8 @@ def _restore_best(state: TrainingState, clearly: float) -> None:
         return
     lost = state.last_scores - state.best_scores
     n = lost.shape[1]
-    error = lost.std(1, correction=min(1, n - 1)) / math.sqrt(
-        n
-    )  # of a single one there is no error, and any loss counts
+    # Of a single observation there is no error, and any loss counts.
+    error = lost.std(1, correction=min(1, n - 1)) / math.sqrt(n)
     clearly_worse = ~(lost.mean(1) <= clearly * error)  # a last score that is not finite is worse, too
     restore = clearly_worse & torch.isfinite(state.best_scores).all(1)
     with torch.no_grad():
