@@ -51,7 +51,7 @@ def demo(out: OutOption = Path("demo")) -> None:
     for sentence in sentences:
         console.print(sentence)
     list_files(console, files)
-    console.print(f"Open {files[-1]} in a browser: it shows all of this.")
+    console.print(f"Open {files[-1]} in a browser: it shows all of this.", soft_wrap=True)
 
 
 for command in (simulate, summary, report, predict):

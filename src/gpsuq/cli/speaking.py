@@ -31,13 +31,13 @@ def speaking(console: Console) -> Iterator[None]:
         try:
             yield
         except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
-            Console(stderr=True).print(f"error: {error}", style="red", markup=False)
+            Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interruption:
-            Console(stderr=True).print(str(interruption) or "interrupted", markup=False)
+            Console(stderr=True).print(str(interruption) or "interrupted", markup=False, soft_wrap=True)
             raise typer.Exit(130) from None
     for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
-        Console(stderr=True).print(f"note: {message}", style="yellow", markup=False)
+        Console(stderr=True).print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -54,10 +54,10 @@ def going_on(out: Path) -> Iterator[None]:
 
 
 def list_files(console: Console, files: list[Path]) -> None:
-    """Name the files that were written."""
+    """Name the files that were written, each path in one piece however narrow the output is."""
     console.print("Wrote")
     for path in files:
-        console.print(f"  {path}", markup=False, highlight=False)
+        console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def refuse_file(path: Path | None, *, force: bool) -> None:

@@ -88,12 +88,12 @@ class GPSClassifier(NetworkClassifier):
     >>> import numpy as np
     >>> from gpsuq import GPSClassifier
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 2))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0, "right", "left")
+    >>> X = rng.normal(size=(1000, 2))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.normal(size=1000) > 0, "right", "left")
     >>> model = GPSClassifier().fit(X, y)
     >>> model.predict([[2.0, 0.0]])
     array(['right'], dtype='<U5')
-    >>> model.uncertainty([[2.0, 0.0], [0.0, 0.0]]).uncertain
+    >>> model.uncertainty([[2.0, 0.0], [0.1, 0.0]]).uncertain
     array([False,  True])
     """
 
