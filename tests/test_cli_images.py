@@ -1,9 +1,11 @@
 """`gpsuq experiment mnist` on the digits that come with scikit-learn, and `gpsuq data get`."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from torch import nn
 from typer.testing import CliRunner
@@ -13,7 +15,7 @@ from gpsuq.cli import app
 from gpsuq.datasets import load_images
 from gpsuq.errors import GPSError
 from gpsuq.experiments import heads, images, mnist
-from gpsuq.experiments.image_tables import COVERAGES, error_at
+from gpsuq.experiments.image_tables import COVERAGES, calibrated_table, error_at
 
 
 def invoke(*arguments):
@@ -57,6 +59,21 @@ def test_table_2_leaves_a_class_out(tmp_path):
     assert row["unseen_uncertain"] > row["uncertain"]
     assert row["unseen_auroc_uqc_shortfall"] > 0.7
     assert "Uncertain, unseen class" in (tmp_path / "table2.md").read_text()
+
+
+def test_verdicts_are_calibrated_by_images_that_were_set_aside(tmp_path):
+    study = replace(images.with_epochs(mnist.digits_study(), 10), coverage=0.7)
+    data, aside = images.split(study, 2)
+    assert len(data) + len(aside) == len(study.train.without(study.left_out))
+    assert images.split(study, 1) == (study.train, None)
+    row = images.one_row(study, 2, "plain", 0, tmp_path, progress=False)
+    assert row["calibrated_uncertain"] == pytest.approx(0.3, abs=0.1)  # 62 images were set aside
+    assert row["calibrated_certain_error"] <= row["certain_error"]
+    assert row["calibrated_unseen_uncertain"] > row["unseen_uncertain"]
+    assert images.row_key(study, 2, "plain") != images.row_key(replace(study, coverage=None), 2, "plain")
+    assert images.row_key(study, 1, "plain") == images.row_key(replace(study, coverage=None), 1, "plain")
+    table = calibrated_table(pd.DataFrame([row])).splitlines()
+    assert table[2].startswith(f"| plain | {100 * row['calibrated_uncertain']:.1f} |")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +144,7 @@ def test_both_networks_for_cifar10(some_cifar10, tmp_path, network, table):
     assert float(selective[2].split(" | ")[1]) == pytest.approx(100 * rows[0]["error"], abs=0.01)
     published = [line for line in selective if "self-adaptive training (published) | 6.05 | 3.37" in line]
     assert len(published) == (table == 1)  # Table 2 has other classes
+    assert (tmp_path / "out" / "table2_calibrated.md").exists() == (table == 2)
     quality = (tmp_path / "out" / f"table{table}_quality.md").read_text().splitlines()
     assert ("AUROC, unseen class" in quality[0]) == (table == 2)
     assert float(quality[2].split(" | ")[2]) == pytest.approx(rows[0]["log_loss"], rel=1e-3)

@@ -20,6 +20,7 @@ from gpsuq.recipes import Recipe
 NETWORKS = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 20, "modern": 12}
 _MEMBERS = 3
+_COVERAGE = 0.8
 _PAPER: dict[int, Published] = {
     1: {
         "plain": (16.50, None, None),
@@ -54,6 +55,7 @@ def cifar10_study(network: str) -> images.Study:
         Recipe(epochs=EPOCHS[network]),
         left_out=CIFAR10_CLASSES.index("truck"),
         members=_MEMBERS,
+        coverage=_COVERAGE,
         augment=ShiftAndFlip(4),
         paper=_PAPER,
         literature=_LITERATURE,

@@ -114,6 +114,21 @@ def paper_table(frame: pd.DataFrame, published: Published, table: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def calibrated_table(frame: pd.DataFrame) -> str:
+    """Write Table 2 for verdicts that were calibrated to one coverage of images set aside, medians and every seed."""
+    columns = {
+        "calibrated_uncertain": "Uncertain, seen test images",
+        "calibrated_certain_error": "error without Uncertain",
+        "calibrated_unseen_uncertain": "Uncertain, unseen class",
+        "calibrated_noise_uncertain": "Uncertain, noise",
+    }
+    lines = ["| method | " + " | ".join(f"{title} (%)" for title in columns.values()) + " |"]
+    lines.append("|" + "---|" * (len(columns) + 1))
+    for method, rows in frame.groupby("method", sort=False):
+        lines.append("| " + " | ".join([str(method), *(_median(rows[column]) for column in columns)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def quality_table(frame: pd.DataFrame) -> str:
     """Write how good every method's ranking and probabilities are, by its own score; means over seeds.
 

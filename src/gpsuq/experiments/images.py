@@ -44,6 +44,7 @@ from gpsuq.experiments.image_tables import (
     COVERAGES,
     CURVES,
     Published,
+    calibrated_table,
     coverage_table,
     mean_curves,
     paper_table,
@@ -65,6 +66,7 @@ ON_DATA = "-on-data"
 
 _GALLERY = 24
 _STRANGE_IMAGES = 2000
+_ASIDE = 20
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Study:
     ``network`` makes it for a number of classes and a dropout rate; ``outside`` gives images of another kind, where
     they are at hand; ``paper`` holds the published rows by method: error, certain error and share uncertain in per cent
     for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors in per cent
-    that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`.
+    that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With ``coverage``
+    some training images of Table 2 are set aside, and verdicts that leave this share of them certain are judged, too.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Study:
     left_out: int
     members: int = 5
     dropout: float = 0.25
+    coverage: float | None = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
     paper: Mapping[int, Published] = field(default_factory=dict)
@@ -135,6 +139,15 @@ def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, pr
     return model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)  # type: ignore[no-any-return]
 
 
+def split(study: Study, table: int) -> tuple[Images, Images | None]:
+    """Give the images that networks are trained on, and those that are set aside to calibrate verdicts, if any."""
+    data = study.train if table == 1 else study.train.without(study.left_out)
+    if table == 1 or study.coverage is None:
+        return data, None
+    aside = np.arange(len(data)) % _ASIDE == 0
+    return data.rows(~aside), data.rows(aside)
+
+
 def quality(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> dict[str, Any]:
     """Measure verdicts on labelled images."""
     found = selective_error(verdicts.mean, labels, verdicts.uncertain)
@@ -160,27 +173,56 @@ def uniform_noise(study: Study, seed: int) -> NDArray[np.float32]:
     return rng.random((_STRANGE_IMAGES, *study.test.bytes.shape[1:]), dtype=np.float32)
 
 
+def strange_images(study: Study, table: int, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Give the images that are not of the classes in training: noise, the class left out, and other images."""
+    found = {"noise": uniform_noise(study, seed)}
+    if table == 2:
+        found["unseen"] = study.test.rows(study.test.labels == study.left_out).pixels()
+    outside = None if study.outside is None else study.outside()
+    if outside is not None:
+        every = -(-len(outside) // _STRANGE_IMAGES)
+        found["outside"] = outside.rows(slice(None, None, every)).pixels()
+    return found
+
+
+def detection(verdicts: ClassUncertainty, strange: Mapping[str, ClassUncertainty]) -> dict[str, float]:
+    """Measure how well strange images are told from those of the classes in training."""
+    found = {}
+    for name, theirs in strange.items():
+        found[f"{name}_uncertain"] = float(theirs.uncertain.mean())
+        for score in CURVES:
+            found[f"{name}_auroc_{score}"] = auroc(verdicts.scores[score], theirs.scores[score])
+        found[f"{name}_fpr95"] = fpr95(verdicts.uqc_shortfall, theirs.uqc_shortfall)
+    return found
+
+
+def calibrated(
+    threshold: float, verdicts: ClassUncertainty, labels: NDArray[np.int64], strange: Mapping[str, ClassUncertainty]
+) -> dict[str, float]:
+    """Measure verdicts with another threshold on max t_h."""
+    found = selective_error(verdicts.mean, labels, verdicts.uqc.max(1) <= threshold)
+    shares = {f"{name}_uncertain": float((v.uqc.max(1) <= threshold).mean()) for name, v in strange.items()}
+    measured = {"certain_error": found.certain, "uncertain": found.uncertain_share, **shares}
+    return {f"calibrated_{name}": value for name, value in measured.items()}
+
+
 def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, progress: bool) -> dict[str, Any]:
     """Train and judge one method with one seed."""
-    data = study.train if table == 1 else study.train.without(study.left_out)
+    data, aside = split(study, table)
     model = trained(study, method, seed, data, out, progress=progress)
     started = time.perf_counter()
     seen = study.test if table == 1 else study.test.without(study.left_out)
     verdicts = model.uncertainty(seen.pixels())
-    row: dict[str, Any] = {"method": method, "seed": seed, **quality(verdicts, seen.labels)}
-    others = {"noise": uniform_noise(study, seed)}
-    if table == 2:
-        others["unseen"] = study.test.rows(study.test.labels == study.left_out).pixels()
-    outside = None if study.outside is None else study.outside()
-    if outside is not None:
-        every = -(-len(outside) // _STRANGE_IMAGES)
-        others["outside"] = outside.rows(slice(None, None, every)).pixels()
-    for name, pixels in others.items():
-        strange = model.uncertainty(pixels)
-        row[f"{name}_uncertain"] = float(strange.uncertain.mean())
-        for score in CURVES:
-            row[f"{name}_auroc_{score}"] = auroc(verdicts.scores[score], strange.scores[score])
-        row[f"{name}_fpr95"] = fpr95(verdicts.uqc_shortfall, strange.uqc_shortfall)
+    strange = {name: model.uncertainty(pixels) for name, pixels in strange_images(study, table, seed).items()}
+    row: dict[str, Any] = {
+        "method": method,
+        "seed": seed,
+        **quality(verdicts, seen.labels),
+        **detection(verdicts, strange),
+    }
+    if aside is not None and study.coverage is not None:
+        model.calibrate(aside.pixels(), aside.labels, target=study.coverage, of="coverage")
+        row |= calibrated(model.certain_above_, verdicts, seen.labels, strange)
     row["train_seconds"] = round(model.seconds_, 1)
     row["judge_seconds"] = round(time.perf_counter() - started, 1)
     row["losses"] = [round(loss, 5) for loss in model.losses_]
@@ -207,7 +249,7 @@ def run(
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
-                "members": study.members}  # fmt: skip
+                "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
     for seed in seeds:
         for method in methods:
@@ -227,6 +269,9 @@ def run(
     for name, written in tables.items():
         files.append(out / f"table{table}_{name}.md")
         files[-1].write_text(written)
+    if table == 2 and study.coverage is not None:
+        files.append(out / "table2_calibrated.md")
+        files[-1].write_text(calibrated_table(frame))
     return files + figures(study, table, frame, out, progress=progress)
 
 
@@ -239,6 +284,8 @@ def row_key(study: Study, table: int, method: str) -> str:
         own = (study.members,)
     elif method.startswith("gps-") and not method.endswith(ON_DATA):
         own = (SPREAD_WEIGHT, OFF_DATA_SPREAD)
+    if table == 2 and study.coverage is not None:
+        own = (*own, study.coverage)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
 
 
@@ -299,7 +346,7 @@ def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progres
     if first is None:
         return [*files, write_page(experiment_page(out), out / REPORT_FILE)]
     seed = int(frame.loc[frame["method"] == first, "seed"].min())
-    data = study.train if table == 1 else study.train.without(study.left_out)
+    data, _ = split(study, table)
     model = trained(study, first, seed, data, out, progress=progress)
     images = study.test if table == 1 else study.test.rows(study.test.labels == study.left_out)
     verdicts = replace(model.uncertainty(images.pixels()), classes=np.array(data.classes))
