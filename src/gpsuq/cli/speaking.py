@@ -16,7 +16,9 @@ OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.js
 StepsOption = Annotated[
     int | None, typer.Option("--steps", min=1, help="Training steps, for a quick try; results use the default.")
 ]
-CoverageOption = Annotated[float, typer.Option("--coverage", help="Probability that an interval should hold.")]
+CoverageOption = Annotated[
+    float, typer.Option("--coverage", help="Probability that an interval should hold; classifiers have none.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 
