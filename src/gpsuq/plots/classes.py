@@ -109,7 +109,7 @@ def risk_coverage_curves(coverage: Sequence[float], curves: Mapping[str, ArrayLi
 
 
 def reliability_curves(curves: Mapping[str, Reliability]) -> Figure:
-    """Plot accuracy against confidence for every method; the diagonal is calibrated.
+    """Plot accuracy against confidence for every method; the diagonal is calibrated, bars are two standard errors.
 
     >>> from gpsuq.decisions import reliability
     >>> from gpsuq.plots import reliability_curves
@@ -123,10 +123,21 @@ def reliability_curves(curves: Mapping[str, Reliability]) -> Figure:
         figure, ax = plt.subplots(figsize=(4.6, 4.4))
         ax.plot([0, 1], [0, 1], color=COLORS["data"], linestyle="--", linewidth=1, label="calibrated")
         for number, (name, curve) in enumerate(curves.items()):
+            color = COLORS[_ORDER[number % len(_ORDER)]]
+            shrunk = (curve.accuracy * curve.count + 1.0) / (curve.count + 2.0)  # a bin of one image is not sure
+            error = 2.0 * np.sqrt(shrunk * (1.0 - shrunk) / (curve.count + 2.0))
+            ax.vlines(
+                curve.confidence,
+                np.maximum(shrunk - error, 0.0),
+                np.minimum(shrunk + error, 1.0),
+                color=color,
+                linewidth=1,
+                alpha=0.5,
+            )
             ax.plot(
                 curve.confidence,
                 curve.accuracy,
-                color=COLORS[_ORDER[number % len(_ORDER)]],
+                color=color,
                 marker=_MARKERS[number % len(_MARKERS)],
                 label=f"{name}, ECE {curve.error:.4f}",
             )
