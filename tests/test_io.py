@@ -111,3 +111,15 @@ def test_a_swap_that_fails_puts_the_old_model_back(fitted, tmp_path, monkeypatch
     monkeypatch.undo()
     assert np.array_equal(load(tmp_path / "model").predict(X), model.predict(X))
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_colleague_may_read_what_was_saved(fitted, tmp_path):
+    import os
+
+    before = os.umask(0o022)
+    try:
+        path = fitted[0].save(tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o644}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -117,17 +117,22 @@ def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def write_atomically(path: Path, content: bytes) -> Path:
     """Write a file under a temporary name beside it and move it into place, so that it is whole or absent."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = beside(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return path
+
+
+def beside(path: Path) -> Path:
+    """Give a new hidden name in the same directory; what is made under it has the user's usual permissions."""
+    return path.with_name(f".{path.name}.{uuid4().hex}")
 
 
 def has_checkpoint(directory: Path) -> bool:

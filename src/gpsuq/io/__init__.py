@@ -9,7 +9,6 @@ import inspect
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpsuq._version import __version__
+from gpsuq.checkpoints import beside
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.io import classifier, linear, poisson, uq
 from gpsuq.io.classifier import CLASSIFIERS
@@ -97,10 +97,10 @@ def replaced(path: Path, *, force: bool) -> Iterator[Path]:
     directory = path.absolute()
     refuse_existing(directory, force=force)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
+    temporary = beside(directory)
+    temporary.mkdir()
     try:
         yield temporary
-        temporary.chmod(0o755)
         _swap(temporary, directory)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -127,12 +127,12 @@ def _swap(new: Path, directory: Path) -> None:
     if not directory.exists():
         os.replace(new, directory)
         return
-    retired = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.old."))
-    os.replace(directory, retired / "old")
+    retired = beside(directory)
+    os.replace(directory, retired)
     try:
         os.replace(new, directory)
     except BaseException:
-        os.replace(retired / "old", directory)
+        os.replace(retired, directory)
         raise
     finally:
         shutil.rmtree(retired, ignore_errors=True)
