@@ -403,7 +403,9 @@ def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float
 
 
 def _name_missing_targets(y: Any) -> None:
-    """Name rows of y that are not finite; what is no list of numbers is scikit-learn's to complain about."""
+    """Name rows of y that are not finite; what is no list of real numbers is scikit-learn's to complain about."""
+    if np.iscomplexobj(y):
+        return
     try:
         values = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
