@@ -404,13 +404,12 @@ def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float
 
 def _name_missing_targets(y: Any) -> None:
     """Name rows of y that are not finite; what is no list of real numbers is scikit-learn's to complain about."""
-    if np.iscomplexobj(y):
-        return
     try:
-        values = np.asarray(y, dtype=np.float64)
+        given = np.asarray(y)
+        values = given.real.astype(np.float64)
     except (TypeError, ValueError):
         return
-    if values.ndim:
+    if values.ndim and not np.iscomplexobj(given):
         check_finite_rows("y", values)
 
 
