@@ -15,17 +15,17 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
     from gpsuq import GPSClassifier, Recipe
     from gpsuq.augment import ShiftAndFlip
     from gpsuq.datasets import load_images
-    from gpsuq.networks import Standardise, paper_resnet, small_resnet
+    from gpsuq.networks import paper_resnet, small_resnet
 
     images = load_images("cifar10")
     data = Validation.of(images, images.classes.index("truck"), EVERY)
-    scale = Standardise(torch.from_numpy(data.known.pixels()))
+    examples = torch.from_numpy(data.known.rows(slice(0, 5000)).pixels())
 
     def network() -> torch.nn.Module:
         made = (
-            small_resnet(9, width=options.width, inputs=scale)
+            small_resnet(9, examples, width=options.width)
             if options.network == "modern"
-            else paper_resnet(9, inputs=scale)
+            else paper_resnet(9, images=examples)
         )
         return made.to(memory_format=torch.channels_last)
 

@@ -212,7 +212,7 @@ def test_a_slice_of_mnist_makes_sense(tmp_path):
         pytest.skip("MNIST is not here")
     known, some = train.without(1).rows(slice(0, 3000)), test.rows(slice(0, 1000))
     study = images.with_epochs(mnist.mnist_study(), 3)
-    model = images.estimator(study, "gps-0.5", 9, 0, progress=False).fit(known.pixels(), known.labels)
+    model = images.estimator(study, "gps-0.5", known, 0, progress=False).fit(known.pixels(), known.labels)
     seen = some.without(1)
     verdicts = model.uncertainty(seen.pixels(), 60)
     found = images.quality(verdicts, seen.labels)

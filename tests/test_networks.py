@@ -6,7 +6,16 @@ from torch import nn
 from torch.nn.functional import conv2d
 
 from gpsuq import noisify
-from gpsuq.networks import AddedConv, Residual, Standardise, paper_cnn, paper_resnet, small_resnet
+from gpsuq.networks import (
+    AddedConv,
+    Residual,
+    Standardise,
+    WhitenedPatches,
+    WithMirrorImage,
+    paper_cnn,
+    paper_resnet,
+    small_resnet,
+)
 
 
 def test_the_papers_resnet_is_as_its_appendix_lists_it():
@@ -44,9 +53,41 @@ def test_a_residual_block_adds_its_input():
 def test_residual_networks_take_noise(make):
     torch.manual_seed(0)
     x = torch.rand(4, 3, 32, 32)
-    network = noisify(make(7, inputs=Standardise(x)), "head.0", example=x)
+    network = noisify(make(7, images=x), "head.0", example=x)
     assert network(x, draws=5).shape == (4, 5, 7)
     network(x, draws=5).sum().backward()
+
+
+def test_whitened_patches_are_uncorrelated(rng):
+    steps = torch.tensor(rng.normal(size=(200, 3, 9, 9)), dtype=torch.float32)
+    x = 0.5 + 0.5 * steps.cumsum(2).cumsum(3)  # neighbours are much alike
+    layer = WhitenedPatches(x)
+    positive, negative = layer(x).chunk(2, 1)
+    values = (positive - negative).transpose(0, 1).flatten(1)
+    assert torch.allclose(values.detach() @ values.detach().T / values.shape[1], torch.eye(12), atol=0.05)
+    assert [name for name, _ in layer.named_parameters()] == ["bias"]
+
+
+def test_constant_images_are_whitened_to_nothing():
+    x = torch.full((5, 3, 4, 4), 0.3)
+    assert torch.allclose(WhitenedPatches(x)(x), torch.zeros(5, 24, 3, 3), atol=1e-4)
+
+
+def test_mirror_images_are_judged_alike_in_evaluation_only():
+    torch.manual_seed(0)
+    x = torch.rand(4, 3, 16, 16)
+    network = WithMirrorImage(nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten()))
+    assert torch.equal(network(x), network.network(x))
+    network.eval()
+    assert torch.allclose(network(x), network(x.flip(-1)))
+
+
+def test_convolutions_of_the_small_network_begin_as_the_identity():
+    network = small_resnet(10, torch.rand(4, 3, 16, 16), width=12)
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            x = torch.randn(1, layer.in_channels, 5, 5)
+            assert torch.equal(layer(x)[:, : layer.in_channels], x)
 
 
 def test_dropout_comes_behind_every_hidden_layer():

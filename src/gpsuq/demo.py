@@ -60,7 +60,7 @@ def iris_figure(uq: UQDistribution, table: pd.DataFrame) -> Figure:
 def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], Page]:
     """Train a small network on digits, write its verdicts and show one that is uncertain; give its report."""
     study = digits_study()
-    model = images.estimator(study, "gps-0.5", len(study.train.classes), 0, progress=progress)
+    model = images.estimator(study, "gps-0.5", study.train, 0, progress=progress)
     model.fit(study.train.pixels(), study.train.labels)
     verdicts = model.uncertainty(study.test.pixels())
     out.mkdir(parents=True, exist_ok=True)

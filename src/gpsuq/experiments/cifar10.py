@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -10,15 +10,16 @@ from torch import nn
 
 from gpsuq.augment import ShiftAndFlip
 from gpsuq.datasets import load_images
-from gpsuq.datasets.images import CIFAR10_CLASSES
+from gpsuq.datasets.images import CIFAR10_CLASSES, Images
 from gpsuq.errors import GPSError
 from gpsuq.experiments import images
 from gpsuq.experiments.image_tables import Published
-from gpsuq.networks import Standardise, paper_resnet, small_resnet
+from gpsuq.networks import paper_resnet, small_resnet
 from gpsuq.recipes import Recipe
 
-NETWORKS = {"paper": paper_resnet, "modern": small_resnet}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 20, "modern": 12}
+_EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
 _COVERAGE = 0.8
 _PAPER: dict[int, Published] = {
@@ -41,10 +42,10 @@ def cifar10_study(network: str) -> images.Study:
     if network not in NETWORKS:
         raise GPSError(f"network must be one of {', '.join(NETWORKS)}, got {network!r}")
     train, test = (load_images("cifar10", split) for split in ("train", "test"))
-    scale = Standardise(torch.from_numpy(train.pixels()))
 
-    def made(n_classes: int, dropout: float) -> nn.Module:
-        return NETWORKS[network](n_classes, dropout=dropout, inputs=scale)
+    def made(data: Images, dropout: float) -> nn.Module:
+        examples = torch.from_numpy(data.rows(slice(0, _EXAMPLES)).pixels())
+        return NETWORKS[network](len(data.classes), images=examples, dropout=dropout)
 
     return images.Study(
         f"cifar10 {network}",

@@ -73,17 +73,18 @@ _ASIDE = 20
 class Study:
     """One data set with its network: everything that the two tables need.
 
-    ``network`` makes it for a number of classes and a dropout rate; ``outside`` gives images of another kind, where
-    they are at hand; ``paper`` holds the published rows by method: error, certain error and share uncertain in per cent
-    for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors in per cent
-    that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With ``coverage``
-    some training images of Table 2 are set aside, and verdicts that leave this share of them certain are judged, too.
+    ``network`` makes it for the images that it is to learn and a dropout rate; ``outside`` gives images of another
+    kind, where they are at hand; ``paper`` holds the published rows by method: error, certain error and share uncertain
+    in per cent for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors
+    in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
+    ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
+    judged, too.
     """
 
     name: str
     train: Images
     test: Images
-    network: Callable[[int, float], nn.Module]
+    network: Callable[[Images, float], nn.Module]
     layer: str
     recipe: Recipe
     left_out: int
@@ -96,13 +97,13 @@ class Study:
     literature: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-def estimator(study: Study, method: str, n_classes: int, seed: int, *, progress: bool) -> NetworkClassifier:
-    """Give the classifier of a method; all share one recipe."""
+def estimator(study: Study, method: str, data: Images, seed: int, *, progress: bool) -> NetworkClassifier:
+    """Give the classifier of a method for these images; all share one recipe."""
     common: dict[str, Any] = {"recipe": study.recipe, "random_state": seed, "progress": progress}
 
     def network(dropout: float = 0.0) -> nn.Module:
         # In this layout convolutions and poolings on a CPU take up to half the time.
-        return study.network(n_classes, dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+        return study.network(data, dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     if method == "plain":
         return PlainClassifier(network, **common)
@@ -134,7 +135,7 @@ def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, pr
         numbers = range(seed, seed + study.members)
         members = [trained(study, "plain", number, data, out, progress=progress) for number in numbers]
         return EnsembleClassifier.of(members)
-    model = estimator(study, method, len(data.classes), seed, progress=progress)
+    model = estimator(study, method, data, seed, progress=progress)
     folder = out / "models" / f"{method}-{seed}"
     return model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)  # type: ignore[no-any-return]
 
@@ -245,7 +246,7 @@ def run(
         raise GPSError(f"there are tables 1 and 2, not {table}")
     for method in methods:
         if method != "ensemble":
-            estimator(study, method, 2, 0, progress=False)
+            estimator(study, method, study.train, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,

@@ -31,8 +31,8 @@ _PAPER: dict[int, Published] = {
 def mnist_study() -> images.Study:
     """Give MNIST with the paper's network."""
 
-    def network(n_classes: int, dropout: float) -> nn.Module:
-        return paper_cnn(n_classes, dropout=dropout)
+    def network(data: Images, dropout: float) -> nn.Module:
+        return paper_cnn(len(data.classes), dropout=dropout)
 
     return images.Study(
         "mnist",
@@ -50,8 +50,8 @@ def mnist_study() -> images.Study:
 def digits_study() -> images.Study:
     """Give scikit-learn's digits with a small network, for a quick try."""
 
-    def network(n_classes: int, dropout: float) -> nn.Module:
-        return nn.Sequential(nn.Flatten(), feed_forward(64, n_classes, width=64, depth=2, dropout=dropout))
+    def network(data: Images, dropout: float) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), feed_forward(64, len(data.classes), width=64, depth=2, dropout=dropout))
 
     train, test = (load_images("digits", split) for split in ("train", "test"))
     return images.Study("digits", train, test, network, "1.0", Recipe(), left_out=1, members=2)
