@@ -66,7 +66,7 @@ def paper_resnet(n_classes: int, *, images: Tensor | None = None, dropout: float
     return nn.Sequential(OrderedDict(trunk=trunk, head=head))
 
 
-def small_resnet(n_classes: int, images: Tensor, *, width: int = 24, dropout: float = 0.0) -> nn.Sequential:
+def small_resnet(n_classes: int, images: Tensor, *, width: int = 32, dropout: float = 0.0) -> nn.Sequential:
     """Give a residual network of ten layers that trains in minutes on a CPU; its noise enters at ``"head.0"``.
 
     Whitened patches (of ``images``, some examples), three stages of a convolution and a 2 x 2 max-pool, 2, 4 and 8
