@@ -127,6 +127,25 @@ def test_a_trained_network_keeps_its_weights(digits):
     assert ready.network_.noise_dim == 32
 
 
+def test_a_head_is_trained_on_features_that_are_kept(digits):
+    train, test = digits
+    plain = PlainClassifier(small, recipe=QUICK).fit(train.pixels(), train.labels)
+    model = GPSClassifier(plain.network_, "1.3", features="keep", recipe=QUICK).fit(train.pixels(), train.labels)
+    kept = plain.network_[1][:2].state_dict()
+    assert kept
+    for name, value in model.network_.module[1][:2].state_dict().items():
+        assert torch.equal(value, kept[name])
+    errors = [(each.predict(test.pixels()) != test.labels).mean() for each in (plain, model)]
+    assert errors[1] < errors[0] + 0.015
+    assert 0.0 < model.uncertainty(test.pixels()).uncertain.mean() < 0.5
+
+
+@pytest.mark.parametrize(("features", "message"), [("guess", "features must be"), ("keep", "pass network=")])
+def test_what_to_do_with_features_is_checked(features, message):
+    with pytest.raises(GPSError, match=message):
+        GPSClassifier(features=features).fit(np.eye(4), [0, 1, 0, 1])
+
+
 def test_a_reward_for_spread_spreads(digits, model):
     train, test = digits
     spread = GPSClassifier(small, random_state=1, recipe=QUICK, spread_weight=-0.3).fit(train.pixels(), train.labels)

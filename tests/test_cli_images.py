@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from torch import nn
 from typer.testing import CliRunner
 
@@ -74,6 +75,21 @@ def test_verdicts_are_calibrated_by_images_that_were_set_aside(tmp_path):
     assert images.row_key(study, 1, "plain") == images.row_key(replace(study, coverage=None), 1, "plain")
     table = calibrated_table(pd.DataFrame([row])).splitlines()
     assert table[2].startswith(f"| plain | {100 * row['calibrated_uncertain']:.1f} |")
+
+
+def test_a_head_can_be_trained_on_the_features_of_the_plain_network(tmp_path):
+    study = replace(images.with_epochs(mnist.digits_study(), 10), layer="1.3", head_epochs=3)
+    train = partial(images.trained, study, seed=0, data=study.train, out=tmp_path, progress=False)
+    plain, head, whole = (train(method) for method in ("plain", "gps-0.5", "gps-0.5-joint"))
+    first = [model.network_.get_submodule(name).weight for model, name in
+             ((plain, "1.0"), (head, "module.1.0"), (whole, "module.1.0"))]  # fmt: skip
+    assert torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], first[2])
+    assert len(head.losses_) == 3
+    assert head.seconds_ > plain.seconds_
+    assert len(whole.losses_) == 10
+    keys = {images.row_key(study, 1, method) for method in ("gps-0.5", "gps-0.5-joint")}
+    assert len(keys | {images.row_key(replace(study, head_epochs=4), 1, "gps-0.5")}) == 3
 
 
 @pytest.mark.parametrize(

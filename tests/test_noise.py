@@ -260,3 +260,23 @@ def test_bad_arguments_are_refused():
     with pytest.raises(RuntimeError):
         network(torch.zeros(2, 9))
     assert network.noisy_layers[0].noise is None
+
+
+def test_kept_features_are_not_trained():
+    torch.manual_seed(0)
+    x = torch.randn(6, 1, 8, 8)
+    network = noisify(Residual(), "head.0")
+    network.keep_features(x)
+    assert network.trained == {"head.0", "head.1", "head.2", "head.3"}
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    network.train()
+    assert not network.module.norm.training
+    assert network.module.head[1].training
+    network(x, draws=4).square().mean().backward()
+    trained = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
+    assert trained == {name for name, _ in network.named_parameters() if name.startswith("module.head.")}
+    torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=0.1).step()
+    moved = {name for name, value in network.state_dict().items() if not torch.equal(value, before[name])}
+    assert moved
+    assert all(name.startswith("module.head.") for name in moved)  # nor have the statistics of conv's norm
+    assert not network.eval().module.head[1].training

@@ -105,6 +105,7 @@ class NoisyNetwork(nn.Module):
         self.module = module
         self.layers = tuple(layers)
         self.tried = False
+        self.trained: frozenset[str] | None = None
 
     @property
     def noisy_layers(self) -> list[NoisyLinear]:
@@ -207,6 +208,44 @@ class NoisyNetwork(nn.Module):
                 "together than one by one; is there a skip connection around the layer, or does a layer mix rows?"
             )
         self.tried = True
+
+    def keep_features(self, *inputs: Any) -> None:
+        """Freeze all that runs before the noise: only layers that the noise reaches are trained from now on.
+
+        What is frozen keeps its weights and the statistics of its normalisation, and drops nothing out. A pass of some
+        ``inputs`` shows which layers those are.
+        """
+        self.check(*inputs)
+        names = {module: name for name, module in self.module.named_modules()}
+        noisy = set(self.noisy_layers)
+        reached: set[str] = set()
+
+        def entering(module: nn.Module, _: Any) -> None:
+            if reached or module in noisy:
+                reached.add(names[module])
+
+        hooks = [module.register_forward_pre_hook(entering) for module in names]
+        few = tuple(_some_rows(value) for value in inputs)
+        try:
+            self.module.eval()
+            with torch.no_grad():
+                self._passed(few, len(few[0]), self.draw_noise(1, 1))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        self.trained = frozenset(reached)
+        self.module.requires_grad_(False)
+        for name in reached:
+            self.module.get_submodule(name).requires_grad_(True)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> NoisyNetwork:
+        """Switch between training and evaluation; layers whose features are kept stay in evaluation."""
+        super().train(mode)
+        if self.trained is not None:
+            for name, module in self.module.named_modules():
+                module.training = mode and name in self.trained
+        return self
 
     def _plain_pass(self, inputs: list[Any]) -> None:
         try:

@@ -73,10 +73,15 @@ class Recipe:
         return self.epochs or max(_EPOCHS, math.ceil(_STEPS / n_batches))
 
     def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """Give the optimiser; vectors (biases, normalisation) and noise weights are not decayed."""
+        """Give the optimiser; vectors (biases, normalisation) and noise weights are not decayed.
+
+        Parameters that require no gradient are left as they are.
+        """
         decayed: list[nn.Parameter] = []
         free: list[nn.Parameter] = []
         for name, parameter in network.named_parameters():
+            if not parameter.requires_grad:
+                continue
             exempt = parameter.dim() < 2 or name.rpartition(".")[2] == "noise_weight"
             (free if exempt else decayed).append(parameter)
         groups = [{"params": decayed, "weight_decay": self.weight_decay}, {"params": free, "weight_decay": 0.0}]

@@ -61,6 +61,9 @@ class GPSClassifier(NetworkClassifier):
     off_data_spread
         Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
         more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
+    features
+        ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
+        the noise stays as it is, and only the layers behind it are trained, in a fraction of the time.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -107,6 +110,7 @@ class GPSClassifier(NetworkClassifier):
         ratio: float = 0.5,
         spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
+        features: Literal["learn", "keep"] = "learn",
         recipe: Recipe | None = None,
         fabric: Fabric | None = None,
         random_state: Any = 0,
@@ -117,6 +121,7 @@ class GPSClassifier(NetworkClassifier):
         self.ratio = ratio
         self.spread_weight = spread_weight
         self.off_data_spread = off_data_spread
+        self.features = features
         self.recipe = recipe
         self.fabric = fabric
         self.random_state = random_state
@@ -137,6 +142,10 @@ class GPSClassifier(NetworkClassifier):
         The other arguments are those of every network classifier: inputs and labels or a ``DataLoader``, labels in the
         order of the outputs, augmentation, a directory for checkpoints.
         """
+        if self.features not in ("learn", "keep"):
+            raise GPSError(f'features must be "learn" or "keep", got {self.features!r}')
+        if self.features == "keep" and self.network is None:
+            raise GPSError('features="keep" is for a network that was trained before: pass network=...')
         options: dict[str, Any] = {"classes": classes, "augment": augment}
         if self.spread_weight != "auto":
             self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
@@ -173,9 +182,16 @@ class GPSClassifier(NetworkClassifier):
         return rest, y_rest, (aside, y_aside)
 
     def _about(self) -> str:
-        return f"{super()._about()}, spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}"
+        weights = f"spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}"
+        return f"{super()._about()}, {weights}, features to {self.features}"
 
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        noisy = self._noisy(network, example)
+        if self.features == "keep":
+            noisy.keep_features(example)
+        return noisy
+
+    def _noisy(self, network: nn.Module, example: Tensor) -> NoisyNetwork:
         if isinstance(network, NoisyNetwork):
             network.check(example)
             return network

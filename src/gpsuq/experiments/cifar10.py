@@ -20,6 +20,7 @@ from gpsuq.recipes import Recipe
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 20, "modern": 10}
 LEARNING_RATE = 0.1
+HEAD_EPOCHS = 4
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
 _COVERAGE = 0.8
@@ -58,6 +59,7 @@ def cifar10_study(network: str) -> images.Study:
         left_out=CIFAR10_CLASSES.index("truck"),
         members=_MEMBERS,
         coverage=_COVERAGE,
+        head_epochs=HEAD_EPOCHS,
         augment=ShiftAndFlip(4),
         paper=_PAPER,
         literature=_LITERATURE,

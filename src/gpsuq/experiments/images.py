@@ -60,9 +60,9 @@ from gpsuq.reports.saved import REPORT_FILE, ROWS_FILE
 from gpsuq.seeds import derive_seed
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
-ON_DATA = "-on-data"
-"""Ends the name of a GPS method that is trained by the paper's loss, the score of the data alone."""
-
+ON_DATA, JOINT = "-on-data", "-joint"
+"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone, or as a whole where
+the study takes features of the plain network."""
 
 _GALLERY = 24
 _STRANGE_IMAGES = 2000
@@ -78,7 +78,8 @@ class Study:
     in per cent for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors
     in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
-    judged, too.
+    judged, too. With ``head_epochs`` GPS keeps the features of the plain network of the same seed, and trains the
+    layers behind the noise for so long; without, it trains the whole network.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Study:
     members: int = 5
     dropout: float = 0.25
     coverage: float | None = None
+    head_epochs: int | None = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
     paper: Mapping[int, Published] = field(default_factory=dict)
@@ -110,34 +112,50 @@ def estimator(study: Study, method: str, data: Images, seed: int, *, progress: b
     if method == "dropout":
         return DropoutClassifier(lambda: network(study.dropout), **common)
     if method.startswith("gps-"):
-        on_data = method.endswith(ON_DATA)
+        price, reward = _weights(method)
         return GPSClassifier(
-            network,
-            study.layer,
-            ratio=_ratio(method),
-            spread_weight=0.0 if on_data else SPREAD_WEIGHT,
-            off_data_spread=0.0 if on_data else OFF_DATA_SPREAD,
-            **common,
+            network, study.layer, ratio=_ratio(method), spread_weight=price, off_data_spread=reward, **common
         )
     raise GPSError(f"unknown method {method!r}; use one of {', '.join(METHODS)}, or gps- with another ratio")
 
 
 def _ratio(method: str) -> float:
     try:
-        return float(method.removeprefix("gps-").removesuffix(ON_DATA))
+        return float(method.removeprefix("gps-").removesuffix(ON_DATA).removesuffix(JOINT))
     except ValueError:
         raise GPSError(f"{method!r} must have a number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}") from None
 
 
+def _weights(method: str) -> tuple[float, float]:
+    """Give the price of spread at the data, and the reward for it off the data."""
+    return (0.0, 0.0) if method.endswith(ON_DATA) else (SPREAD_WEIGHT, OFF_DATA_SPREAD)
+
+
+def _head_epochs(study: Study, method: str) -> int | None:
+    """Give the number of epochs that a head is trained on kept features, None where the whole network is trained."""
+    return study.head_epochs if method.startswith("gps-") and not method.endswith(JOINT) else None
+
+
 def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, progress: bool) -> NetworkClassifier:
-    """Train one classifier, from its checkpoint where there is one; an ensemble joins plain networks."""
+    """Train one classifier, from its checkpoint where there is one; an ensemble joins plain networks.
+
+    The time of a head on kept features counts that of the network whose features they are.
+    """
     if method == "ensemble":
         numbers = range(seed, seed + study.members)
         members = [trained(study, "plain", number, data, out, progress=progress) for number in numbers]
         return EnsembleClassifier.of(members)
     model = estimator(study, method, data, seed, progress=progress)
+    before = 0.0
+    head_epochs = _head_epochs(study, method)
+    if head_epochs is not None:
+        plain = trained(study, "plain", seed, data, out, progress=progress)
+        before = plain.seconds_
+        model.set_params(network=plain.network_, features="keep", recipe=replace(study.recipe, epochs=head_epochs))
     folder = out / "models" / f"{method}-{seed}"
-    return model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)  # type: ignore[no-any-return]
+    model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)
+    model.seconds_ += before
+    return model
 
 
 def split(study: Study, table: int) -> tuple[Images, Images | None]:
@@ -249,7 +267,7 @@ def run(
             estimator(study, method, study.train, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
+                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD, "head_epochs": study.head_epochs,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
     for seed in seeds:
@@ -284,7 +302,8 @@ def row_key(study: Study, table: int, method: str) -> str:
     elif method == "ensemble":
         own = (study.members,)
     elif method.startswith("gps-") and not method.endswith(ON_DATA):
-        own = (SPREAD_WEIGHT, OFF_DATA_SPREAD)
+        head_epochs = _head_epochs(study, method)
+        own = _weights(method) if head_epochs is None else (*_weights(method), head_epochs)
     if table == 2 and study.coverage is not None:
         own = (*own, study.coverage)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
