@@ -46,9 +46,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--network", choices=("modern", "paper"), default="modern")
-    parser.add_argument("--width", type=int, default=24)
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--learning-rate", type=float, default=0.05)
+    parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--spread-weight", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1000)

@@ -67,7 +67,7 @@ def paper_resnet(n_classes: int, *, images: Tensor | None = None, dropout: float
 
 
 def small_resnet(n_classes: int, images: Tensor, *, width: int = 32, dropout: float = 0.0) -> nn.Sequential:
-    """Give a residual network of ten layers that trains in minutes on a CPU; its noise enters at ``"head.0"``.
+    """Give a residual network that is small enough to be trained on a CPU; its noise enters at ``"head.0"``.
 
     Whitened patches (of ``images``, some examples), three stages of a convolution and a 2 x 2 max-pool, 2, 4 and 8
     times ``width`` channels wide, a residual block of two convolutions behind the first and the third, the maximum over
@@ -117,8 +117,8 @@ class WhitenedPatches(nn.Module):
     r"""Patches of 2 x 2 pixels, decorrelated, and rectified with both signs: (n, c, h, w) to (n, 8c, h - 1, w - 1).
 
     The filters are fixed, :math:`\pm v_k / \sqrt{\lambda_k + \varepsilon}` of the eigenvectors and eigenvalues of the
-    patches' covariance in some images; the biases are trained. Neighbouring pixels are nearly equal, and a network that
-    sees their differences at the same scale learns in half the time.
+    patches' covariance in some images; the biases are trained. Neighbouring pixels are nearly equal, and so their
+    differences are seen at the same scale as their mean.
 
     >>> import torch
     >>> from gpsuq.networks import WhitenedPatches

@@ -63,7 +63,7 @@ class GPSClassifier(NetworkClassifier):
         more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
-        the noise stays as it is, and only the layers behind it are trained, in a fraction of the time.
+        the noise stays as it is, and only the layers behind it are trained, so that a step costs less.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -182,8 +182,8 @@ class GPSClassifier(NetworkClassifier):
         return rest, y_rest, (aside, y_aside)
 
     def _about(self) -> str:
-        weights = f"spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}"
-        return f"{super()._about()}, {weights}, features to {self.features}"
+        kept = ", features kept" if self.features == "keep" else ""
+        return f"{super()._about()}, spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}{kept}"
 
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         noisy = self._noisy(network, example)
