@@ -17,6 +17,7 @@ from gpsuq.baselines.classifiers import DropoutNetwork
 from gpsuq.datasets import load_images
 from gpsuq.decisions import selective_error
 from gpsuq.estimators.classifier import SPREAD_WEIGHTS
+from gpsuq.losses import shuffled_patches
 from gpsuq.networks import feed_forward
 
 QUICK = Recipe(epochs=30)
@@ -162,6 +163,25 @@ def test_a_reward_off_the_data_spreads_what_is_unlike_them(digits):
     assert more.uncertainty(strange).uncertain.mean() > without.uncertainty(strange).uncertain.mean() + 0.05
     seen, seen_without = (each.uncertainty(test.pixels()).uncertain.mean() for each in (more, without))
     assert seen < seen_without + 0.05
+
+
+def test_patches_of_other_images_are_off_the_data(digits):
+    train, test = digits
+    torch.manual_seed(0)
+    strange = shuffled_patches(torch.from_numpy(test.pixels()), 500, 4)
+    without = GPSClassifier(small, random_state=1, recipe=QUICK, off_data_spread=0.0, off_data_patch=4)
+    more = clone(without).set_params(off_data_spread=0.2)
+    shares = [each.fit(train.pixels(), train.labels).uncertainty(strange).uncertain.mean() for each in (without, more)]
+    assert shares[1] > shares[0] + 0.2
+    flat = torch.rand(20, 1, 1, 1).expand(20, 1, 8, 8)
+    taken = more._off_data(flat, 30).unfold(2, 4, 4).unfold(3, 4, 4)
+    assert torch.equal(taken, taken[..., :1, :1].expand_as(taken))
+
+
+@pytest.mark.parametrize("patch", [0, 2.5])
+def test_the_size_of_patches_is_checked(patch):
+    with pytest.raises(GPSError, match="off_data_patch must be"):
+        GPSClassifier(off_data_patch=patch).fit(np.eye(4), [0, 1, 0, 1])
 
 
 def test_the_price_of_spread_can_be_chosen_by_validation_data(digits):

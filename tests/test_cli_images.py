@@ -1,6 +1,7 @@
 """`gpsuq experiment mnist` on the digits that come with scikit-learn, and `gpsuq data get`."""
 
 import json
+from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 
@@ -15,8 +16,9 @@ from gpsuq import noisify
 from gpsuq.cli import app
 from gpsuq.datasets import load_images
 from gpsuq.errors import GPSError
-from gpsuq.experiments import heads, images, mnist
+from gpsuq.experiments import features, heads, images, mnist
 from gpsuq.experiments.image_tables import COVERAGES, calibrated_table, error_at
+from gpsuq.networks import feed_forward
 
 
 def invoke(*arguments):
@@ -77,19 +79,59 @@ def test_verdicts_are_calibrated_by_images_that_were_set_aside(tmp_path):
     assert table[2].startswith(f"| plain | {100 * row['calibrated_uncertain']:.1f} |")
 
 
-def test_a_head_can_be_trained_on_the_features_of_the_plain_network(tmp_path):
-    study = replace(images.with_epochs(mnist.digits_study(), 10), layer="1.3", head_epochs=3)
+def test_heads_are_trained_on_the_features_of_the_plain_network(tmp_path):
+    study = replace(images.with_epochs(digits_with_trunk(), 8), head_epochs=20)
     train = partial(images.trained, study, seed=0, data=study.train, out=tmp_path, progress=False)
-    plain, head, whole = (train(method) for method in ("plain", "gps-0.5", "gps-0.5-joint"))
-    first = [model.network_.get_submodule(name).weight for model, name in
-             ((plain, "1.0"), (head, "module.1.0"), (whole, "module.1.0"))]  # fmt: skip
+    plain, *heads_, whole = (train(method) for method in ("plain", "gps-0.5", "dropout", "gps-0.5-joint"))
+    first = [plain.network_.get_submodule("trunk.1").weight]
+    first += [model.network_.module.get_submodule("trunk.1").weight for model in (*heads_, whole)]
     assert torch.equal(first[0], first[1])
-    assert not torch.equal(first[0], first[2])
-    assert len(head.losses_) == 3
-    assert head.seconds_ > plain.seconds_
-    assert len(whole.losses_) == 10
-    keys = {images.row_key(study, 1, method) for method in ("gps-0.5", "gps-0.5-joint")}
-    assert len(keys | {images.row_key(replace(study, head_epochs=4), 1, "gps-0.5")}) == 3
+    assert torch.equal(first[0], first[2])
+    assert not torch.equal(first[0], first[3])
+    pixels = study.test.pixels()
+    for head in heads_:
+        assert len(head.losses_) == 10  # passes over two copies
+        assert head.seconds_ > plain.seconds_
+        draws = head.sample_proba(pixels, 20)
+        assert draws.shape == (len(pixels), 20, 10)
+        assert draws.std(1).max() > 0.01
+        assert (head.predict(pixels) == study.test.labels).mean() > 0.9
+    assert len(whole.losses_) == 8
+    keys = [images.row_key(study, 1, method) for method in ("gps-0.5", "gps-0.5-joint", "dropout", "dropout-joint")]
+    keys += [images.row_key(replace(study, head_epochs=4), 1, "gps-0.5")]
+    assert len(set(keys)) == 5
+
+
+def test_features_are_kept_on_disk(tmp_path, monkeypatch):
+    study = digits_with_trunk()
+    trunk, head = features.split_network(study.network(study.train, 0.0), study.layer)
+    assert [name for name, _ in head.named_children()] == ["head"]
+    kept = partial(features.kept_features, trunk, study.train, None, folder=tmp_path)
+    first = kept(patch=2)
+    assert first.train.shape == (2 * len(study.train), 32)
+    assert len(first.off_data) == pytest.approx(0.2 * len(study.train), abs=3)
+    expected = features.outputs(trunk, torch.from_numpy(study.train.pixels()))
+    assert torch.equal(first.train[len(expected) :], expected)
+    with monkeypatch.context() as patched:
+        patched.setattr(features, "outputs", None)
+        assert torch.equal(kept(patch=2).off_data, first.off_data)
+    assert not torch.equal(kept(patch=4).off_data, first.off_data)
+    (tmp_path / "features.safetensors").write_bytes(b"damaged")
+    assert torch.equal(kept(patch=2).train, first.train)
+
+
+def test_a_network_without_a_trunk_cannot_keep_features():
+    with pytest.raises(GPSError, match="layers before '0'"):
+        features.split_network(nn.Sequential(nn.Linear(2, 2)), "0")
+
+
+def digits_with_trunk():
+    def network(data, dropout):
+        trunk = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU())
+        head = feed_forward(32, len(data.classes), width=32, depth=1, dropout=dropout)
+        return nn.Sequential(OrderedDict(trunk=trunk, head=head))
+
+    return replace(mnist.digits_study(), network=network, layer="head.0", off_data_patch=2)
 
 
 @pytest.mark.parametrize(
@@ -182,19 +224,26 @@ def test_a_missing_cifar10_file_and_an_unknown_network_are_named(some_cifar10, t
 def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch):
     """Every factor has its table; what is there is not trained again; noise weights are decayed where asked for."""
     monkeypatch.setattr("gpsuq.experiments.images._STRANGE_IMAGES", 20)
-    monkeypatch.setattr(heads, "FACTORS", {"ratio": (0.1, 0.5), "place": ("head input", "every layer")})
+    factors = {"ratio": (0.1, 0.5), "place": ("head input", "every layer"), "off_data": ("pixels", "patches")}
+    monkeypatch.setattr(heads, "FACTORS", factors)
     options = ("experiment", "heads", "--seeds", "0,1", "--epochs", 1, "--out", tmp_path / "out")
     result = invoke(*options)
     assert result.exit_code == 0, result.output
     rows = [json.loads(line)["row"] for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
-    assert [(row["seed"], row["ratio"], row["place"]) for row in rows] == [
-        (seed, *setting)
-        for seed in (0, 1)
-        for setting in ((0.5, "head input"), (0.1, "head input"), (0.5, "every layer"))
+    varied = (
+        (0.5, "head input", "patches"),
+        (0.1, "head input", "patches"),
+        (0.5, "every layer", "patches"),
+        (0.5, "head input", "pixels"),
+    )
+    assert [(row["seed"], row["ratio"], row["place"], row["off_data"]) for row in rows] == [
+        (seed, *setting) for seed in (0, 1) for setting in varied
     ]
     table = (tmp_path / "out" / "table_heads.md").read_text()
-    assert [line.split(" | ")[1] for line in table.splitlines()[2:]] == ["0.1", "0.5", "head input", "every layer"]
-    monkeypatch.setattr(heads, "cached", None)
+    assert [line.split(" | ")[1] for line in table.splitlines()[2:]] == [
+        *("0.1", "0.5", "head input", "every layer", "pixels", "patches")
+    ]
+    monkeypatch.setattr(heads, "prepared", None)
     assert invoke(*options).exit_code == 0
 
 

@@ -6,7 +6,7 @@ from torch.distributions import Categorical, Normal
 
 from gpsuq import GPSError, class_score, predictive_score
 from gpsuq.decisions import brier
-from gpsuq.losses import probability_spread, shuffled_rows
+from gpsuq.losses import probability_spread, shuffled_patches, shuffled_rows
 
 
 @pytest.fixture
@@ -77,3 +77,17 @@ def test_shuffled_rows_keep_columns_and_break_rows():
         assert float(counts.min()) > 130
     assert float((torch.corrcoef(y.T) - torch.eye(3)).abs().max()) < 0.06
     assert shuffled_rows(torch.rand(5, 2, 3), 7).shape == (7, 2, 3)
+
+
+def test_shuffled_patches_come_whole_from_one_image_each():
+    x = torch.arange(50.0)[:, None, None, None] * torch.tensor([1.0, 100.0])[:, None, None].expand(50, 2, 6, 7)
+    y = shuffled_patches(x, 400, 3)
+    assert y.shape == (400, 2, 6, 7)
+    patch = y[:, :, :3, :3]
+    assert torch.equal(patch[:, 1], 100.0 * patch[:, 0])  # all channels from the same image
+    assert torch.equal(patch, patch[:, :, :1, :1].expand_as(patch))
+    assert (y[:, 0, 0, 0] == y[:, 0, 0, 3]).float().mean() < 0.1  # neighbours from others
+    assert (y[:, 0, 0, 3] == y[:, 0, 0, 6]).float().mean() < 0.1  # a narrower patch at the edge
+    with pytest.raises(GPSError, match="patches are taken from images"):
+        shuffled_patches(torch.rand(5, 3), 2, 2)
+    assert shuffled_patches(torch.rand(5, 3), 2, None).shape == (2, 3)

@@ -7,6 +7,8 @@ For classes the kernel is :math:`1[y = y']`, and the exact score is Brier's scor
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
@@ -87,6 +89,27 @@ def shuffled_rows(x: Tensor, count: int) -> Tensor:
     """
     chosen = torch.randint(len(x), (count, *x.shape[1:]), device=x.device)
     return x.gather(0, chosen)
+
+
+def shuffled_patches(x: Tensor, count: int, size: int | None) -> Tensor:
+    """Give images (count, c, h, w) that take each patch of ``size`` pixels squared from an image of x drawn for it alone.
+
+    Every patch is as in the data, and no image is like any of them; None is :func:`shuffled_rows`.
+
+    >>> import torch
+    >>> from gpsuq.losses import shuffled_patches
+    >>> shuffled_patches(torch.arange(3.0)[:, None, None, None].expand(3, 1, 4, 4), 5, 2).shape
+    torch.Size([5, 1, 4, 4])
+    """
+    if size is None:
+        return shuffled_rows(x, count)
+    if x.dim() != 4:
+        raise GPSError(f"patches are taken from images (n, channel, row, column), got inputs of shape {tuple(x.shape)}")
+    n, channels, height, width = x.shape
+    patches = math.ceil(height / size), math.ceil(width / size)
+    chosen = torch.randint(n, (count, 1, *patches), device=x.device)
+    chosen = chosen.repeat_interleave(size, 2).repeat_interleave(size, 3)[..., :height, :width]
+    return x.gather(0, chosen.expand(-1, channels, -1, -1))
 
 
 def probability_spread(logits: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from gpsuq.decisions import risk_coverage
 from gpsuq.epochs import Loss
 from gpsuq.errors import GPSError
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.losses import class_score, probability_spread, shuffled_rows
+from gpsuq.losses import class_score, probability_spread, shuffled_patches
 from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import random_block, seed_from
@@ -34,7 +34,7 @@ OFF_DATA_SPREAD = 0.05
 
 _BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
 _VALIDATION_SHARE = 0.1
-_SHUFFLED_SHARE = 0.1
+_OFF_DATA_SHARE = 0.1
 
 
 class GPSClassifier(NetworkClassifier):
@@ -61,6 +61,8 @@ class GPSClassifier(NetworkClassifier):
     off_data_spread
         Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
         more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
+    off_data_patch
+        For images: take patches of so many pixels squared from other observations, not single numbers.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
         the noise stays as it is, and only the layers behind it are trained, so that a step costs less.
@@ -110,6 +112,7 @@ class GPSClassifier(NetworkClassifier):
         ratio: float = 0.5,
         spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
+        off_data_patch: int | None = None,
         features: Literal["learn", "keep"] = "learn",
         recipe: Recipe | None = None,
         fabric: Fabric | None = None,
@@ -121,6 +124,7 @@ class GPSClassifier(NetworkClassifier):
         self.ratio = ratio
         self.spread_weight = spread_weight
         self.off_data_spread = off_data_spread
+        self.off_data_patch = off_data_patch
         self.features = features
         self.recipe = recipe
         self.fabric = fabric
@@ -182,8 +186,10 @@ class GPSClassifier(NetworkClassifier):
         return rest, y_rest, (aside, y_aside)
 
     def _about(self) -> str:
+        patches = "" if self.off_data_patch is None else f" in patches of {self.off_data_patch}"
         kept = ", features kept" if self.features == "keep" else ""
-        return f"{super()._about()}, spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}{kept}"
+        spread = f"spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}{patches}"
+        return f"{super()._about()}, {spread}{kept}"
 
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         noisy = self._noisy(network, example)
@@ -206,22 +212,29 @@ class GPSClassifier(NetworkClassifier):
         spread_weight, off_data_spread = self.spread_weight_, self.off_data_spread
         if not 0.0 <= off_data_spread < 1.0:
             raise GPSError(f"off_data_spread must be at least 0 and below 1, got {off_data_spread}")
+        patch = self.off_data_patch
+        if patch is not None and (not isinstance(patch, int) or patch < 1):
+            raise GPSError(f"off_data_patch must be None or a positive number of pixels, got {patch!r}")
         scale = float(recipe.n_draws) if recipe.sum_over_draws else 1.0
 
         def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
             n = len(x)
-            shuffled = math.ceil(_SHUFFLED_SHARE * n) if off_data_spread else 0
-            inputs = torch.cat([x, shuffled_rows(x, shuffled)]) if shuffled else x
+            strange = math.ceil(_OFF_DATA_SHARE * n) if off_data_spread else 0
+            inputs = torch.cat([x, self._off_data(x, strange)]) if strange else x
             every = network(inputs, draws=recipe.n_draws)
             logits = every[:n]
             value = class_score(logits, y, n_outcomes=recipe.n_outcomes).mean()
             if spread_weight:
                 value = value + spread_weight * probability_spread(logits).mean()
-            if shuffled:
+            if strange:
                 value = value - off_data_spread * probability_spread(every[n:]).mean()
             return scale * value
 
         return loss
+
+    def _off_data(self, x: Tensor, count: int) -> Tensor:
+        """Give so many inputs unlike those of a batch."""
+        return shuffled_patches(x, count, self.off_data_patch)
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         network = self.network_

@@ -60,7 +60,7 @@ def cifar10_study(network: str) -> images.Study:
         members=_MEMBERS,
         coverage=_COVERAGE,
         head_epochs=HEAD_EPOCHS,
-        augment=ShiftAndFlip(4),
+        augment=ShiftAndFlip(2),
         paper=_PAPER,
         literature=_LITERATURE,
     )

@@ -1,14 +1,14 @@
 """What the noise does to a classifier of CIFAR-10, in minutes: heads are trained on the features of one trunk.
 
-A plain network learns the classes but the one that is left out, from nine tenths of the training images. Its trunk then
-gives features once, and every setting trains a head on them. Settings differ from the default in one factor at a time,
-and are judged by the last tenth, by the class that was left out and by noise, never by test images.
+The trunk is that of Table 2's plain network. Settings differ from the default in one factor at a time, and are judged
+by the training images that Table 2 sets aside, by training images of the class that was left out and by noise, never
+by test images.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,28 +19,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gpsuq.datasets.images import Images
 from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
-from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
+from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
 from gpsuq.experiments import images
-from gpsuq.experiments.cifar10 import cifar10_study
+from gpsuq.experiments.cifar10 import HEAD_EPOCHS, cifar10_study
+from gpsuq.experiments.features import (
+    Features,
+    HeadGPS,
+    fit_head,
+    kept_features,
+    off_data_features,
+    outputs,
+    split_network,
+)
 from gpsuq.experiments.record import command_line, write_metrics
-from gpsuq.networks import feed_forward
 from gpsuq.plots import save_figure
 from gpsuq.plots.factors import factor_panels
 from gpsuq.recipes import Recipe
 from gpsuq.reports import experiment_page, write_page
 from gpsuq.reports.saved import REPORT_FILE
-from gpsuq.seeds import seeded
-
-_ASIDE = 10
-_AUGMENTED = 4
-_WIDTH, _DEPTH = 200, 2
-_BATCH = 500
-_STRANGE = 2000
-
-Features = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,10 @@ class Setting:
     place: str = "head input"
     draws: int = 4
     noise_decay: float = 0.0
-    epochs: int = 8
+    epochs: int = HEAD_EPOCHS
     spread_weight: float = SPREAD_WEIGHT
     off_data_spread: float = OFF_DATA_SPREAD
+    off_data: str = "patches"
 
 
 FACTORS: dict[str, tuple[Any, ...]] = {
@@ -61,9 +60,10 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "place": ("head input", "every layer"),
     "draws": (2, 4, 10),
     "noise_decay": (0.0, 1e-4, 1e-3, 1e-2),
-    "epochs": (4, 8, 16),
+    "epochs": (2, 4, 8, 16),
     "spread_weight": (0.0, 0.05, 0.2),
-    "off_data_spread": (0.0, 0.05),
+    "off_data_spread": (0.0, 0.05, 0.1, 0.2),
+    "off_data": ("pixels", "patches"),
 }
 """What is varied, one factor at a time."""
 
@@ -75,6 +75,7 @@ NAMES = {
     "epochs": "epochs",
     "spread_weight": "price of spread",
     "off_data_spread": "reward off the data",
+    "off_data": "off the data: disorder of",
 }
 
 
@@ -95,15 +96,16 @@ class DecayedNoise(Recipe):
 
 
 @dataclass(frozen=True)
-class Cache:
-    """Features of everything that heads are trained on and judged by."""
+class Material:
+    """Features of everything that heads are trained on and judged by; ``pixels`` are off the data in single numbers."""
 
-    train: Features
-    train_labels: NDArray[np.int64]
-    seen: Features
+    head: Callable[[], nn.Sequential]
+    known: Features
+    pixels: Tensor
+    seen: Tensor
     seen_labels: NDArray[np.int64]
-    unseen: Features
-    noise: Features
+    unseen: Tensor
+    noise: Tensor
 
 
 def settings() -> Iterator[Setting]:
@@ -116,65 +118,45 @@ def settings() -> Iterator[Setting]:
                 yield setting
 
 
-def features(trunk: nn.Module, pixels: Features) -> Features:
-    """Pass images through the trunk."""
-    trunk.eval()
-    with torch.no_grad():
-        parts = [trunk(batch) for batch in torch.from_numpy(pixels).split(_BATCH)]
-    return np.asarray(torch.cat(parts).numpy())
-
-
-def cached(study: images.Study, out: Path, *, progress: bool) -> Cache:
+def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
     """Train the trunk where it is not there yet, and give the features."""
-    aside = np.arange(len(study.train)) % _ASIDE == 0
-    rest, validation = study.train.rows(~aside), study.train.rows(aside)
-    known, seen = rest.without(study.left_out), validation.without(study.left_out)
-    network = images.trained(study, "plain", 0, known, out, progress=progress).network_
-    trunk = network.get_submodule("trunk")
-    unseen = study.train.rows(study.train.labels == study.left_out).rows(slice(0, _STRANGE))
-    copies = [features(trunk, _augmented(study, known, number)) for number in range(_AUGMENTED)]
-    return Cache(
-        np.concatenate(copies),
-        np.tile(known.labels, _AUGMENTED),
-        features(trunk, seen.pixels()),
+    data, seen = images.split(study, 2)
+    assert seen is not None
+    plain = images.trained(study, "plain", 0, data, out, progress=progress)
+    trunk, _ = split_network(plain.network_, study.layer)
+    unseen = study.train.rows(study.train.labels == study.left_out)
+    return Material(
+        lambda: split_network(study.network(data, 0.0), study.layer)[1],
+        kept_features(trunk, data, study.augment, study.off_data_patch, out / "models" / "plain-0"),
+        off_data_features(trunk, data, None),
+        outputs(trunk, torch.from_numpy(seen.pixels())),
         seen.labels,
-        features(trunk, unseen.pixels()),
-        features(trunk, images.uniform_noise(study, 0)),
+        outputs(trunk, torch.from_numpy(unseen.pixels())),
+        outputs(trunk, torch.from_numpy(images.uniform_noise(study, 0))),
     )
 
 
-def _augmented(study: images.Study, data: Images, number: int) -> Features:
-    pixels = data.pixels()
-    if study.augment is None:
-        return pixels
-    with seeded(0, "augmented features", number):
-        parts: list[Tensor] = [study.augment(batch) for batch in torch.from_numpy(pixels).split(_BATCH)]
-    return np.asarray(torch.cat(parts).contiguous().numpy())
-
-
-def head(setting: Setting, n_inputs: int, n_classes: int, seed: int) -> GPSClassifier:
+def classifier(setting: Setting, material: Material, study: images.Study, seed: int) -> HeadGPS:
     """Give the classifier on features that a setting asks for."""
-    recipe = DecayedNoise(
-        epochs=max(1, setting.epochs // _AUGMENTED), n_draws=setting.draws, noise_decay=setting.noise_decay
-    )
-    layers = [str(3 * number) for number in range(_DEPTH + 1)]  # each affine layer is followed by two others
-    return GPSClassifier(
-        lambda: feed_forward(n_inputs, n_classes, width=_WIDTH, depth=_DEPTH),
-        layers if setting.place == "every layer" else layers[0],
+    affine = [name for name, layer in material.head().named_modules() if isinstance(layer, nn.Linear)]
+    return HeadGPS(
+        material.head,
+        affine if setting.place == "every layer" else affine[0],
         ratio=setting.ratio,
         spread_weight=setting.spread_weight,
         off_data_spread=setting.off_data_spread,
-        recipe=recipe,
+        recipe=DecayedNoise(**(asdict(study.recipe) | {"n_draws": setting.draws, "noise_decay": setting.noise_decay})),
         random_state=seed,
     )
 
 
-def one_row(cache: Cache, setting: Setting, seed: int) -> dict[str, Any]:
+def one_row(study: images.Study, material: Material, setting: Setting, seed: int) -> dict[str, Any]:
     """Train and judge one head."""
-    model = head(setting, cache.train.shape[1], int(cache.train_labels.max()) + 1, seed)
-    model.fit(cache.train, cache.train_labels)
-    verdicts = model.uncertainty(cache.seen)
-    found = selective_error(verdicts.mean, cache.seen_labels, verdicts.uncertain)
+    model = classifier(setting, material, study, seed)
+    known = material.known if setting.off_data == "patches" else replace(material.known, off_data=material.pixels)
+    fit_head(model, known, setting.epochs)
+    verdicts = model.uncertainty(material.seen)
+    found = selective_error(verdicts.mean, material.seen_labels, verdicts.uncertain)
     row: dict[str, Any] = {
         "method": repr(setting),
         "seed": seed,
@@ -182,9 +164,9 @@ def one_row(cache: Cache, setting: Setting, seed: int) -> dict[str, Any]:
         "error": found.full,
         "certain_error": found.certain,
         "uncertain": found.uncertain_share,
-        "aurc": risk_coverage(verdicts.uqc_shortfall, wrong(verdicts.mean, cache.seen_labels)).area,
+        "aurc": risk_coverage(verdicts.uqc_shortfall, wrong(verdicts.mean, material.seen_labels)).area,
     }
-    for name, strange in (("unseen", cache.unseen), ("noise", cache.noise)):
+    for name, strange in (("unseen", material.unseen), ("noise", material.noise)):
         theirs = model.uncertainty(strange)
         row[f"{name}_uncertain"] = float(theirs.uncertain.mean())
         row[f"{name}_auroc"] = auroc(verdicts.uqc_shortfall, theirs.uqc_shortfall)
@@ -239,12 +221,12 @@ def run(
     study = images.with_epochs(cifar10_study(network), epochs)
     started = time.perf_counter()
     rows = images.begin(out, lambda _: repr(("heads", study.name, study.recipe)), force=force)
-    cache: Cache | None = None
+    material: Material | None = None
     for seed in seeds:
         for setting in settings():
             if not rows.has(repr(setting), seed):
-                cache = cache or cached(study, out, progress=progress)
-                rows.append(one_row(cache, setting, seed))
+                material = material or prepared(study, out, progress=progress)
+                rows.append(one_row(study, material, setting, seed))
     tables = by_factor(rows.frame())
     text = out / "table_heads.md"
     text.write_text(markdown(tables))

@@ -40,6 +40,7 @@ from gpsuq.decisions import (
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.experiments.features import COPIES, HeadGPS, fit_head, join, kept_features, split_network
 from gpsuq.experiments.image_tables import (
     COVERAGES,
     CURVES,
@@ -61,12 +62,12 @@ from gpsuq.seeds import derive_seed
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
 ON_DATA, JOINT = "-on-data", "-joint"
-"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone, or as a whole where
-the study takes features of the plain network."""
+"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone; and the name of one
+that is trained as a whole where the study takes features of the plain network."""
 
 _GALLERY = 24
 _STRANGE_IMAGES = 2000
-_ASIDE = 20
+_ASIDE = 10
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ class Study:
     in per cent for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors
     in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
-    judged, too. With ``head_epochs`` GPS keeps the features of the plain network of the same seed, and trains the
-    layers behind the noise for so long; without, it trains the whole network.
+    judged, too. With ``head_epochs`` GPS and Monte Carlo dropout keep the features of the plain network of the
+    same seed, and train a new head for so long; without, they train the whole network. ``off_data_patch`` is
+    that of :class:`~gpsuq.GPSClassifier`.
     """
 
     name: str
@@ -93,29 +95,33 @@ class Study:
     dropout: float = 0.25
     coverage: float | None = None
     head_epochs: int | None = None
+    off_data_patch: int | None = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
     paper: Mapping[int, Published] = field(default_factory=dict)
     literature: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-def estimator(study: Study, method: str, data: Images, seed: int, *, progress: bool) -> NetworkClassifier:
-    """Give the classifier of a method for these images; all share one recipe."""
+def estimator(
+    study: Study, method: str, data: Images, seed: int, *, progress: bool, head: bool = False
+) -> NetworkClassifier:
+    """Give the classifier of a method for these images, or its head for their features; all share one recipe."""
     common: dict[str, Any] = {"recipe": study.recipe, "random_state": seed, "progress": progress}
 
     def network(dropout: float = 0.0) -> nn.Module:
         # In this layout convolutions and poolings on a CPU take up to half the time.
-        return study.network(data, dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+        made = study.network(data, dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return split_network(made, study.layer)[1] if head else made
 
     if method == "plain":
         return PlainClassifier(network, **common)
-    if method == "dropout":
+    if method.removesuffix(JOINT) == "dropout":
         return DropoutClassifier(lambda: network(study.dropout), **common)
     if method.startswith("gps-"):
         price, reward = _weights(method)
-        return GPSClassifier(
-            network, study.layer, ratio=_ratio(method), spread_weight=price, off_data_spread=reward, **common
-        )
+        noise: dict[str, Any] = {"ratio": _ratio(method), "off_data_patch": study.off_data_patch}
+        gps = HeadGPS if head else GPSClassifier
+        return gps(network, study.layer, spread_weight=price, off_data_spread=reward, **noise, **common)
     raise GPSError(f"unknown method {method!r}; use one of {', '.join(METHODS)}, or gps- with another ratio")
 
 
@@ -133,7 +139,8 @@ def _weights(method: str) -> tuple[float, float]:
 
 def _head_epochs(study: Study, method: str) -> int | None:
     """Give the number of epochs that a head is trained on kept features, None where the whole network is trained."""
-    return study.head_epochs if method.startswith("gps-") and not method.endswith(JOINT) else None
+    has_head = method == "dropout" or (method.startswith("gps-") and not method.endswith(JOINT))
+    return study.head_epochs if has_head else None
 
 
 def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, progress: bool) -> NetworkClassifier:
@@ -141,21 +148,20 @@ def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, pr
 
     The time of a head on kept features counts that of the network whose features they are.
     """
+    train = partial(trained, study, "plain", data=data, out=out, progress=progress)
     if method == "ensemble":
-        numbers = range(seed, seed + study.members)
-        members = [trained(study, "plain", number, data, out, progress=progress) for number in numbers]
-        return EnsembleClassifier.of(members)
-    model = estimator(study, method, data, seed, progress=progress)
-    before = 0.0
-    head_epochs = _head_epochs(study, method)
-    if head_epochs is not None:
-        plain = trained(study, "plain", seed, data, out, progress=progress)
-        before = plain.seconds_
-        model.set_params(network=plain.network_, features="keep", recipe=replace(study.recipe, epochs=head_epochs))
+        return EnsembleClassifier.of([train(number) for number in range(seed, seed + study.members)])
     folder = out / "models" / f"{method}-{seed}"
-    model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)
-    model.seconds_ += before
-    return model
+    epochs = _head_epochs(study, method)
+    model = estimator(study, method, data, seed, progress=progress, head=epochs is not None)
+    if epochs is None:
+        return model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)  # type: ignore[no-any-return]
+    plain = train(seed)
+    trunk, _ = split_network(plain.network_, study.layer)
+    features = kept_features(trunk, data, study.augment, study.off_data_patch, out / "models" / f"plain-{seed}")
+    fit_head(model, features, epochs, folder)
+    model.seconds_ += plain.seconds_ + features.seconds
+    return join(model, trunk, data)
 
 
 def split(study: Study, table: int) -> tuple[Images, Images | None]:
@@ -267,7 +273,8 @@ def run(
             estimator(study, method, study.train, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD, "head_epochs": study.head_epochs,
+                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
+                "off_data_patch": study.off_data_patch, "head_epochs": study.head_epochs,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
     for seed in seeds:
@@ -297,13 +304,15 @@ def run(
 def row_key(study: Study, table: int, method: str) -> str:
     """Describe all that a row of a method depends on, beside its seed."""
     own: tuple[Any, ...] = ()
-    if method == "dropout":
+    if method.startswith("dropout"):
         own = (study.dropout,)
     elif method == "ensemble":
         own = (study.members,)
     elif method.startswith("gps-") and not method.endswith(ON_DATA):
-        head_epochs = _head_epochs(study, method)
-        own = _weights(method) if head_epochs is None else (*_weights(method), head_epochs)
+        own = _weights(method) if study.off_data_patch is None else (*_weights(method), study.off_data_patch)
+    head_epochs = _head_epochs(study, method)
+    if head_epochs is not None:
+        own = (*own, head_epochs, COPIES)
     if table == 2 and study.coverage is not None:
         own = (*own, study.coverage)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))

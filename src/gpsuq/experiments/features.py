@@ -1,0 +1,139 @@
+"""Heads on features that are computed once: the trunk of a trained network runs a few times over the images.
+
+It is what ``GPSClassifier(features="keep")`` does, with the images that augmentation gives fixed beforehand: any number
+of heads then takes seconds each. Features are kept on disk beside the network that gave them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from gpsuq.checkpoints import read_state, write_state
+from gpsuq.datasets.images import Images
+from gpsuq.errors import CheckpointError, GPSError
+from gpsuq.estimators import GPSClassifier
+from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.losses import shuffled_patches
+from gpsuq.seeds import seeded
+
+COPIES = 2
+"""How often every image is changed at random and passed through the trunk."""
+
+_BATCH = 500
+_OFF_DATA_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features (n, p) of changed images with their labels, features of inputs unlike the data, and what they took."""
+
+    train: Tensor
+    labels: Tensor
+    off_data: Tensor
+    seconds: float
+
+
+class HeadGPS(GPSClassifier):
+    """GPS on features: inputs unlike the data are features of such images, not features in disorder."""
+
+    off_data_features: Tensor
+
+    def _off_data(self, x: Tensor, count: int) -> Tensor:
+        return self.off_data_features[torch.randint(len(self.off_data_features), (count,))]
+
+
+def split_network(network: nn.Module, layer: str) -> tuple[nn.Sequential, nn.Sequential]:
+    """Cut a sequential network before the child that a layer is in: trunk and head, with their names."""
+    names = [name for name, _ in network.named_children()]
+    part = layer.partition(".")[0]
+    if not isinstance(network, nn.Sequential) or part not in names[1:]:
+        raise GPSError(f"a network whose features are kept must be an nn.Sequential with layers before {layer!r}")
+    cut = names.index(part)
+    return cast(nn.Sequential, network[:cut]), cast(nn.Sequential, network[cut:])
+
+
+def outputs(trunk: nn.Module, pixels: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """Pass inputs through a network, batch by batch, without gradients."""
+    trunk.eval()
+    with torch.no_grad():
+        return torch.cat([trunk(batch if prepare is None else prepare(batch)) for batch in pixels.split(_BATCH)])
+
+
+def kept_features(
+    trunk: nn.Module,
+    data: Images,
+    augment: Callable[[Tensor], Tensor] | None,
+    patch: int | None,
+    folder: Path,
+) -> Features:
+    """Give the features of some images, from the file in ``folder`` where they are the same."""
+    path = folder / "features.safetensors"
+    key = _key(trunk, data, augment, patch)
+    if path.exists():
+        try:
+            tensors, meta = read_state(path)
+            if meta.get("key") == key:
+                return Features(tensors["train"], tensors["labels"], tensors["off_data"], float(meta["seconds"]))
+        except CheckpointError:
+            pass  # they are computed anew
+    started = time.perf_counter()
+    pixels = torch.from_numpy(data.pixels())
+    copies = []
+    for number in range(COPIES):
+        with seeded(0, "features", number):
+            copies.append(outputs(trunk, pixels, augment))
+    strange = off_data_features(trunk, data, patch)
+    tensors = {"train": torch.cat(copies), "labels": torch.from_numpy(data.labels).repeat(COPIES), "off_data": strange}
+    seconds = time.perf_counter() - started
+    folder.mkdir(parents=True, exist_ok=True)
+    write_state(path, tensors, {"key": key, "seconds": seconds})
+    return Features(**tensors, seconds=seconds)
+
+
+def off_data_features(trunk: nn.Module, data: Images, patch: int | None) -> Tensor:
+    """Give features of images unlike the data, a tenth as many as there are in all copies."""
+
+    def unlike(batch: Tensor) -> Tensor:
+        return shuffled_patches(batch, math.ceil(_OFF_DATA_SHARE * COPIES * len(batch)), patch)
+
+    with seeded(0, "off data"):
+        return outputs(trunk, torch.from_numpy(data.pixels()), unlike)
+
+
+def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | None, patch: int | None) -> str:
+    digest = hashlib.blake2b(repr((trunk, augment, patch, COPIES)).encode(), digest_size=16)
+    for value in trunk.state_dict().values():
+        digest.update(value.contiguous().numpy().data)
+    digest.update(data.bytes.tobytes())
+    digest.update(data.labels.tobytes())
+    return digest.hexdigest()
+
+
+def fit_head(model: NetworkClassifier, features: Features, epochs: int, checkpoint: Path | None = None) -> None:
+    """Train a head for so many passes over the images."""
+    recipe = model.recipe
+    assert recipe is not None
+    model.set_params(recipe=replace(recipe, epochs=max(1, epochs // COPIES)))
+    if isinstance(model, HeadGPS):
+        model.off_data_features = features.off_data
+    model.fit(features.train, features.labels, checkpoint=checkpoint)
+
+
+def join(model: NetworkClassifier, trunk: nn.Sequential, data: Images) -> NetworkClassifier:
+    """Put the trunk before a head that was trained on its features: a classifier of images again."""
+    head = cast(nn.Sequential, model.network_.module)
+    layers = OrderedDict([*trunk.named_children(), *head.named_children()])
+    model.network_.module = nn.Sequential(layers).eval()
+    model.input_shape_ = tuple(data.bytes.shape[1:])
+    model.n_features_in_ = data.bytes[0].size
+    return model
