@@ -92,7 +92,7 @@ def shuffled_rows(x: Tensor, count: int) -> Tensor:
 
 
 def shuffled_patches(x: Tensor, count: int, size: int | None) -> Tensor:
-    """Give images (count, c, h, w) that take each patch of ``size`` pixels squared from an image of x drawn for it alone.
+    """Give images (count, c, h, w) whose patches of ``size`` pixels squared come from images of x, drawn one by one.
 
     Every patch is as in the data, and no image is like any of them; None is :func:`shuffled_rows`.
 
