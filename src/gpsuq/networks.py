@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, unfold
+from torch.nn.functional import avg_pool2d, conv2d, unfold
 
 _HIDDEN = (64, 64)
 _LEAST_VARIANCE = 5e-4  # of a patch's coordinate, for pixels in [0, 1]: what is less is noise
@@ -61,7 +61,7 @@ def paper_resnet(n_classes: int, *, images: Tensor | None = None, dropout: float
     for width in (16, 16, 16, 32, 32, 64, 64):
         layers += _normalised(AddedConv(wide, width))
         wide = width
-    trunk = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    trunk = nn.Sequential(*layers, MeanOverImage())
     head = feed_forward(wide, n_classes, width=200, depth=6, dropout=dropout)
     return nn.Sequential(OrderedDict(trunk=trunk, head=head))
 
@@ -168,6 +168,23 @@ class WithMirrorImage(nn.Module):
         """Give the network's outputs."""
         result: Tensor = self.network(x)
         return result if self.training else (result + self.network(x.flip(-1))) / 2.0
+
+
+class MeanOverImage(nn.Module):
+    """The mean over rows and columns, (n, c, h, w) to (n, c).
+
+    Its gradient keeps the channels last in memory where they were, unlike that of ``nn.AdaptiveAvgPool2d(1)``, and so
+    the layers before it need no copies.
+
+    >>> import torch
+    >>> from gpsuq.networks import MeanOverImage
+    >>> MeanOverImage()(torch.tensor([[[[0.0, 1.0], [2.0, 3.0]]]]))
+    tensor([[1.5000]])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the mean of every channel."""
+        return avg_pool2d(x, x.shape[2:]).flatten(1)
 
 
 class AddedConv(nn.Conv2d):

@@ -20,10 +20,11 @@ from gpsuq.recipes import Recipe
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 20, "modern": 10}
 LEARNING_RATE = 0.1
-HEAD_EPOCHS = 4
+HEAD_EPOCHS = 2
+OFF_DATA_SPREAD, OFF_DATA_PATCH = 0.1, 4
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
-_COVERAGE = 0.8
+_COVERAGE = 0.77
 _PAPER: dict[int, Published] = {
     1: {
         "plain": (16.50, None, None),
@@ -60,6 +61,8 @@ def cifar10_study(network: str) -> images.Study:
         members=_MEMBERS,
         coverage=_COVERAGE,
         head_epochs=HEAD_EPOCHS,
+        off_data_spread=OFF_DATA_SPREAD,
+        off_data_patch=OFF_DATA_PATCH,
         augment=ShiftAndFlip(2),
         paper=_PAPER,
         literature=_LITERATURE,

@@ -1,4 +1,4 @@
-"""Heads on features that are computed once: the trunk of a trained network runs a few times over the images.
+"""Heads on features that are computed once: the trunk of a trained network runs once over the images.
 
 It is what ``GPSClassifier(features="keep")`` does, with the images that augmentation gives fixed beforehand: any number
 of heads then takes seconds each. Features are kept on disk beside the network that gave them.
@@ -11,7 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -25,9 +25,6 @@ from gpsuq.estimators import GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.losses import shuffled_patches
 from gpsuq.seeds import seeded
-
-COPIES = 2
-"""How often every image is changed at random and passed through the trunk."""
 
 _BATCH = 500
 _OFF_DATA_SHARE = 0.1
@@ -62,6 +59,13 @@ def split_network(network: nn.Module, layer: str) -> tuple[nn.Sequential, nn.Seq
     return cast(nn.Sequential, network[:cut]), cast(nn.Sequential, network[cut:])
 
 
+def with_weights(head: nn.Module, trained: nn.Module) -> nn.Module:
+    """Give a head the weights of a trained one, which may differ in layers without any, such as dropout."""
+    values = trained.state_dict().values()
+    head.load_state_dict(dict(zip(head.state_dict(), values, strict=True)))
+    return head
+
+
 def outputs(trunk: nn.Module, pixels: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Pass inputs through a network, batch by batch, without gradients."""
     trunk.eval()
@@ -87,13 +91,10 @@ def kept_features(
         except CheckpointError:
             pass  # they are computed anew
     started = time.perf_counter()
-    pixels = torch.from_numpy(data.pixels())
-    copies = []
-    for number in range(COPIES):
-        with seeded(0, "features", number):
-            copies.append(outputs(trunk, pixels, augment))
+    with seeded(0, "features"):
+        train = outputs(trunk, torch.from_numpy(data.pixels()), augment)
     strange = off_data_features(trunk, data, patch)
-    tensors = {"train": torch.cat(copies), "labels": torch.from_numpy(data.labels).repeat(COPIES), "off_data": strange}
+    tensors = {"train": train, "labels": torch.from_numpy(data.labels), "off_data": strange}
     seconds = time.perf_counter() - started
     folder.mkdir(parents=True, exist_ok=True)
     write_state(path, tensors, {"key": key, "seconds": seconds})
@@ -101,17 +102,17 @@ def kept_features(
 
 
 def off_data_features(trunk: nn.Module, data: Images, patch: int | None) -> Tensor:
-    """Give features of images unlike the data, a tenth as many as there are in all copies."""
+    """Give features of images unlike the data, a tenth as many as there are images."""
 
     def unlike(batch: Tensor) -> Tensor:
-        return shuffled_patches(batch, math.ceil(_OFF_DATA_SHARE * COPIES * len(batch)), patch)
+        return shuffled_patches(batch, math.ceil(_OFF_DATA_SHARE * len(batch)), patch)
 
     with seeded(0, "off data"):
         return outputs(trunk, torch.from_numpy(data.pixels()), unlike)
 
 
 def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | None, patch: int | None) -> str:
-    digest = hashlib.blake2b(repr((trunk, augment, patch, COPIES)).encode(), digest_size=16)
+    digest = hashlib.blake2b(repr((trunk, augment, patch)).encode(), digest_size=16)
     for value in trunk.state_dict().values():
         digest.update(value.contiguous().numpy().data)
     digest.update(data.bytes.tobytes())
@@ -119,11 +120,8 @@ def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | N
     return digest.hexdigest()
 
 
-def fit_head(model: NetworkClassifier, features: Features, epochs: int, checkpoint: Path | None = None) -> None:
-    """Train a head for so many passes over the images."""
-    recipe = model.recipe
-    assert recipe is not None
-    model.set_params(recipe=replace(recipe, epochs=max(1, epochs // COPIES)))
+def fit_head(model: NetworkClassifier, features: Features, checkpoint: Path | None = None) -> None:
+    """Train a head on features."""
     if isinstance(model, HeadGPS):
         model.off_data_features = features.off_data
     model.fit(features.train, features.labels, checkpoint=checkpoint)

@@ -8,7 +8,7 @@ by test images.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
-from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
+from gpsuq.estimators.classifier import SPREAD_WEIGHT
 from gpsuq.experiments import images
-from gpsuq.experiments.cifar10 import HEAD_EPOCHS, cifar10_study
+from gpsuq.experiments.cifar10 import HEAD_EPOCHS, OFF_DATA_SPREAD, cifar10_study
 from gpsuq.experiments.features import (
     Features,
     HeadGPS,
@@ -60,7 +60,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "place": ("head input", "every layer"),
     "draws": (2, 4, 10),
     "noise_decay": (0.0, 1e-4, 1e-3, 1e-2),
-    "epochs": (2, 4, 8, 16),
+    "epochs": (1, 2, 4, 8),
     "spread_weight": (0.0, 0.05, 0.2),
     "off_data_spread": (0.0, 0.05, 0.1, 0.2),
     "off_data": ("pixels", "patches"),
@@ -99,7 +99,7 @@ class DecayedNoise(Recipe):
 class Material:
     """Features of everything that heads are trained on and judged by; ``pixels`` are off the data in single numbers."""
 
-    head: Callable[[], nn.Sequential]
+    head: nn.Sequential
     known: Features
     pixels: Tensor
     seen: Tensor
@@ -123,10 +123,10 @@ def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
     data, seen = images.split(study, 2)
     assert seen is not None
     plain = images.trained(study, "plain", 0, data, out, progress=progress)
-    trunk, _ = split_network(plain.network_, study.layer)
+    trunk, head = split_network(plain.network_, study.layer)
     unseen = study.train.rows(study.train.labels == study.left_out)
     return Material(
-        lambda: split_network(study.network(data, 0.0), study.layer)[1],
+        head,
         kept_features(trunk, data, study.augment, study.off_data_patch, out / "models" / "plain-0"),
         off_data_features(trunk, data, None),
         outputs(trunk, torch.from_numpy(seen.pixels())),
@@ -138,14 +138,15 @@ def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
 
 def classifier(setting: Setting, material: Material, study: images.Study, seed: int) -> HeadGPS:
     """Give the classifier on features that a setting asks for."""
-    affine = [name for name, layer in material.head().named_modules() if isinstance(layer, nn.Linear)]
+    affine = [name for name, layer in material.head.named_modules() if isinstance(layer, nn.Linear)]
+    varied = {"epochs": setting.epochs, "n_draws": setting.draws, "noise_decay": setting.noise_decay}
     return HeadGPS(
         material.head,
         affine if setting.place == "every layer" else affine[0],
         ratio=setting.ratio,
         spread_weight=setting.spread_weight,
         off_data_spread=setting.off_data_spread,
-        recipe=DecayedNoise(**(asdict(study.recipe) | {"n_draws": setting.draws, "noise_decay": setting.noise_decay})),
+        recipe=DecayedNoise(**(asdict(study.recipe) | varied)),
         random_state=seed,
     )
 
@@ -154,7 +155,7 @@ def one_row(study: images.Study, material: Material, setting: Setting, seed: int
     """Train and judge one head."""
     model = classifier(setting, material, study, seed)
     known = material.known if setting.off_data == "patches" else replace(material.known, off_data=material.pixels)
-    fit_head(model, known, setting.epochs)
+    fit_head(model, known)
     verdicts = model.uncertainty(material.seen)
     found = selective_error(verdicts.mean, material.seen_labels, verdicts.uncertain)
     row: dict[str, Any] = {

@@ -22,12 +22,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
-from gpsuq.checkpoints import write_atomically
+from gpsuq.baselines import DropoutClassifier, PlainClassifier
+from gpsuq.checkpoints import read_state, write_atomically, write_state
 from gpsuq.datasets.images import Images
 from gpsuq.decisions import (
     ClassUncertainty,
     Reliability,
+    assess,
     auroc,
     brier,
     fpr95,
@@ -35,12 +36,13 @@ from gpsuq.decisions import (
     reliability,
     risk_coverage,
     selective_error,
+    threshold_for_coverage,
     wrong,
 )
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.experiments.features import COPIES, HeadGPS, fit_head, join, kept_features, split_network
+from gpsuq.experiments.features import HeadGPS, fit_head, join, kept_features, split_network, with_weights
 from gpsuq.experiments.image_tables import (
     COVERAGES,
     CURVES,
@@ -80,8 +82,8 @@ class Study:
     in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
     judged, too. With ``head_epochs`` GPS and Monte Carlo dropout keep the features of the plain network of the
-    same seed, and train a new head for so long; without, they train the whole network. ``off_data_patch`` is
-    that of :class:`~gpsuq.GPSClassifier`.
+    same seed, and train its head on for so long; without, they train the whole network. ``off_data_spread`` and
+    ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Study:
     dropout: float = 0.25
     coverage: float | None = None
     head_epochs: int | None = None
+    off_data_spread: float = OFF_DATA_SPREAD
     off_data_patch: int | None = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
@@ -103,24 +106,31 @@ class Study:
 
 
 def estimator(
-    study: Study, method: str, data: Images, seed: int, *, progress: bool, head: bool = False
+    study: Study, method: str, data: Images, seed: int, *, progress: bool, plain: NetworkClassifier | None = None
 ) -> NetworkClassifier:
-    """Give the classifier of a method for these images, or its head for their features; all share one recipe."""
-    common: dict[str, Any] = {"recipe": study.recipe, "random_state": seed, "progress": progress}
+    """Give the classifier of a method for these images; all share one recipe.
+
+    With a ``plain`` network, it is one of features: a head that goes on from that network's.
+    """
+    recipe = study.recipe if plain is None else replace(study.recipe, epochs=study.head_epochs)
+    common: dict[str, Any] = {"recipe": recipe, "random_state": seed, "progress": progress}
 
     def network(dropout: float = 0.0) -> nn.Module:
         # In this layout convolutions and poolings on a CPU take up to half the time.
-        made = study.network(data, dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return split_network(made, study.layer)[1] if head else made
+        made: nn.Module = study.network(data, dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if plain is None:
+            return made
+        heads = (split_network(whole, study.layer)[1] for whole in (made, plain.network_))
+        return with_weights(*heads)
 
     if method == "plain":
         return PlainClassifier(network, **common)
     if method.removesuffix(JOINT) == "dropout":
         return DropoutClassifier(lambda: network(study.dropout), **common)
     if method.startswith("gps-"):
-        price, reward = _weights(method)
+        price, reward = _weights(study, method)
         noise: dict[str, Any] = {"ratio": _ratio(method), "off_data_patch": study.off_data_patch}
-        gps = HeadGPS if head else GPSClassifier
+        gps = GPSClassifier if plain is None else HeadGPS
         return gps(network, study.layer, spread_weight=price, off_data_spread=reward, **noise, **common)
     raise GPSError(f"unknown method {method!r}; use one of {', '.join(METHODS)}, or gps- with another ratio")
 
@@ -132,34 +142,30 @@ def _ratio(method: str) -> float:
         raise GPSError(f"{method!r} must have a number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}") from None
 
 
-def _weights(method: str) -> tuple[float, float]:
+def _weights(study: Study, method: str) -> tuple[float, float]:
     """Give the price of spread at the data, and the reward for it off the data."""
-    return (0.0, 0.0) if method.endswith(ON_DATA) else (SPREAD_WEIGHT, OFF_DATA_SPREAD)
+    return (0.0, 0.0) if method.endswith(ON_DATA) else (SPREAD_WEIGHT, study.off_data_spread)
 
 
-def _head_epochs(study: Study, method: str) -> int | None:
-    """Give the number of epochs that a head is trained on kept features, None where the whole network is trained."""
-    has_head = method == "dropout" or (method.startswith("gps-") and not method.endswith(JOINT))
-    return study.head_epochs if has_head else None
+def _has_kept_features(study: Study, method: str) -> bool:
+    """Whether a method trains a head on the features of the plain network, and not the whole network."""
+    return study.head_epochs is not None and not method.endswith(JOINT) and method.startswith(("dropout", "gps-"))
 
 
 def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, progress: bool) -> NetworkClassifier:
-    """Train one classifier, from its checkpoint where there is one; an ensemble joins plain networks.
+    """Train one classifier, from its checkpoint where there is one.
 
     The time of a head on kept features counts that of the network whose features they are.
     """
-    train = partial(trained, study, "plain", data=data, out=out, progress=progress)
-    if method == "ensemble":
-        return EnsembleClassifier.of([train(number) for number in range(seed, seed + study.members)])
     folder = out / "models" / f"{method}-{seed}"
-    epochs = _head_epochs(study, method)
-    model = estimator(study, method, data, seed, progress=progress, head=epochs is not None)
-    if epochs is None:
+    if not _has_kept_features(study, method):
+        model = estimator(study, method, data, seed, progress=progress)
         return model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)  # type: ignore[no-any-return]
-    plain = train(seed)
+    plain = trained(study, "plain", seed, data, out, progress=progress)
     trunk, _ = split_network(plain.network_, study.layer)
     features = kept_features(trunk, data, study.augment, study.off_data_patch, out / "models" / f"plain-{seed}")
-    fit_head(model, features, epochs, folder)
+    model = estimator(study, method, data, seed, progress=progress, plain=plain)
+    fit_head(model, features, folder)
     model.seconds_ += plain.seconds_ + features.seconds
     return join(model, trunk, data)
 
@@ -231,26 +237,66 @@ def calibrated(
     return {f"calibrated_{name}": value for name, value in measured.items()}
 
 
+def images_to_judge(study: Study, table: int, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Give all images that a method is judged by: of the classes in training, set aside, and strange ones."""
+    seen = study.test if table == 1 else study.test.without(study.left_out)
+    _, aside = split(study, table)
+    known = {"seen": seen.pixels()} | ({} if aside is None else {"aside": aside.pixels()})
+    return known | strange_images(study, table, seed)
+
+
+def plain_predictions(
+    study: Study, table: int, seed: int, noise_seed: int, out: Path, *, progress: bool
+) -> dict[str, Any]:
+    """Give the class probabilities of a plain network for all images, its losses and seconds.
+
+    They are kept in ``predictions/``: an ensemble of networks needs nothing else of its members.
+    """
+    path = out / "predictions" / f"plain-{seed}-{noise_seed}.safetensors"
+    key = row_key(study, table, "plain")
+    if path.exists():
+        tensors, meta = read_state(path)
+        if meta["key"] == key:
+            return meta | {"probabilities": {name: tensor.numpy() for name, tensor in tensors.items()}}
+    data, _ = split(study, table)
+    model = trained(study, "plain", seed, data, out, progress=progress)
+    images = images_to_judge(study, table, noise_seed)
+    probabilities = {name: model.sample_proba(pixels)[:, 0] for name, pixels in images.items()}
+    meta = {"key": key, "seconds": model.seconds_, "losses": model.losses_}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_state(path, {name: torch.from_numpy(values) for name, values in probabilities.items()}, meta)
+    return meta | {"probabilities": probabilities}
+
+
+def judged(
+    study: Study, table: int, method: str, seed: int, out: Path, *, progress: bool
+) -> tuple[dict[str, ClassUncertainty], float, list[float]]:
+    """Train a method, and give its verdicts on all images, the seconds that it took and its losses."""
+    if method in ("plain", "ensemble"):
+        numbers = range(seed, seed + (study.members if method == "ensemble" else 1))
+        members = [plain_predictions(study, table, n, seed, out, progress=progress) for n in numbers]
+        every = [member["probabilities"] for member in members]
+        verdicts = {name: assess(np.stack([each[name] for each in every], 1)) for name in every[0]}
+        return verdicts, sum(member["seconds"] for member in members), members[0]["losses"]
+    data, _ = split(study, table)
+    model = trained(study, method, seed, data, out, progress=progress)
+    verdicts = {name: model.uncertainty(pixels) for name, pixels in images_to_judge(study, table, seed).items()}
+    return verdicts, model.seconds_, model.losses_
+
+
 def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, progress: bool) -> dict[str, Any]:
     """Train and judge one method with one seed."""
-    data, aside = split(study, table)
-    model = trained(study, method, seed, data, out, progress=progress)
     started = time.perf_counter()
-    seen = study.test if table == 1 else study.test.without(study.left_out)
-    verdicts = model.uncertainty(seen.pixels())
-    strange = {name: model.uncertainty(pixels) for name, pixels in strange_images(study, table, seed).items()}
-    row: dict[str, Any] = {
-        "method": method,
-        "seed": seed,
-        **quality(verdicts, seen.labels),
-        **detection(verdicts, strange),
-    }
+    strange, seconds, losses = judged(study, table, method, seed, out, progress=progress)
+    verdicts, aside = strange.pop("seen"), strange.pop("aside", None)
+    labels = (study.test if table == 1 else study.test.without(study.left_out)).labels
+    row: dict[str, Any] = {"method": method, "seed": seed, **quality(verdicts, labels), **detection(verdicts, strange)}
     if aside is not None and study.coverage is not None:
-        model.calibrate(aside.pixels(), aside.labels, target=study.coverage, of="coverage")
-        row |= calibrated(model.certain_above_, verdicts, seen.labels, strange)
-    row["train_seconds"] = round(model.seconds_, 1)
-    row["judge_seconds"] = round(time.perf_counter() - started, 1)
-    row["losses"] = [round(loss, 5) for loss in model.losses_]
+        threshold = threshold_for_coverage(aside.uqc.max(1), study.coverage)
+        row |= calibrated(threshold, verdicts, labels, strange)
+    row["train_seconds"] = round(seconds, 1)
+    row["seconds"] = round(time.perf_counter() - started, 1)
+    row["losses"] = [round(loss, 5) for loss in losses]
     return row
 
 
@@ -273,7 +319,7 @@ def run(
             estimator(study, method, study.train, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
+                "spread_weight": SPREAD_WEIGHT, "off_data_spread": study.off_data_spread,
                 "off_data_patch": study.off_data_patch, "head_epochs": study.head_epochs,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
@@ -309,10 +355,10 @@ def row_key(study: Study, table: int, method: str) -> str:
     elif method == "ensemble":
         own = (study.members,)
     elif method.startswith("gps-") and not method.endswith(ON_DATA):
-        own = _weights(method) if study.off_data_patch is None else (*_weights(method), study.off_data_patch)
-    head_epochs = _head_epochs(study, method)
-    if head_epochs is not None:
-        own = (*own, head_epochs, COPIES)
+        own = _weights(study, method)
+        own = own if study.off_data_patch is None else (*own, study.off_data_patch)
+    if _has_kept_features(study, method):
+        own = (*own, study.head_epochs)
     if table == 2 and study.coverage is not None:
         own = (*own, study.coverage)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
