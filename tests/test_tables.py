@@ -85,6 +85,23 @@ def test_parquet_in_and_out(table, tmp_path):
         read_table(tmp_path / "bad.parquet")
 
 
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_a_table_that_cannot_be_written_leaves_the_old_one(table, tmp_path, monkeypatch, name):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    path = write_table(table, tmp_path / name, index=False)
+    before = path.read_bytes()
+
+    def full_disk(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", full_disk)
+    with pytest.raises(OSError, match="disk full"):
+        write_table(table.head(3), path, index=False)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_parquet_without_pyarrow_says_what_to_do(table, tmp_path, monkeypatch):
     def missing(*_, **__):
         raise ImportError("no pyarrow")

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
+from gpsuq.checkpoints import write_atomically
 from gpsuq.encoding import Encoding
 from gpsuq.errors import GPSError
 
@@ -38,7 +39,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     path = Path(path)
     if not path.is_file():
         raise GPSError(f"there is no file {path}")
-    if path.suffix in (".parquet", ".pq"):
+    if _is_parquet(path):
         return _read_parquet(path)
     try:
         with warnings.catch_warnings():
@@ -66,16 +67,22 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def write_table(table: pd.DataFrame, path: Path, *, index: bool) -> Path:
-    """Write CSV, or Parquet where the name ends so."""
+    """Write CSV, or Parquet where the name ends so; the file is whole or absent."""
+    content = _as_parquet(table, path, index=index) if _is_parquet(path) else table.to_csv(index=index).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix not in (".parquet", ".pq"):
-        table.to_csv(path, index=index)
-        return path
+    return write_atomically(path, content)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix in (".parquet", ".pq")
+
+
+def _as_parquet(table: pd.DataFrame, path: Path, *, index: bool) -> bytes:
     try:
-        (table.reset_index() if index else table).rename(columns=str).to_parquet(path, index=False)
+        content = (table.reset_index() if index else table).rename(columns=str).to_parquet(index=False)
     except ImportError as error:
         raise GPSError(f"to write {path}, install pyarrow: pip install pyarrow; or name a .csv file") from error
-    return path
+    return content
 
 
 def without_missing(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpsuq._version import __version__
-from gpsuq.checkpoints import beside
+from gpsuq.checkpoints import beside, write_atomically
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.io import classifier, linear, poisson, uq
 from gpsuq.io.classifier import CLASSIFIERS
@@ -87,8 +87,9 @@ def write_model(estimator: Any, directory: Path) -> None:
     describe, _ = _KINDS[kind]
     described, tensors = describe(estimator)
     config = {"format": FORMAT, "type": kind, "gpsuq": __version__, **described}
-    (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n")
-    (directory / _MODEL).write_bytes(save_tensors(tensors))
+    written = json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n"
+    write_atomically(directory / CONFIG_FILE, written.encode())
+    write_atomically(directory / _MODEL, save_tensors(tensors))
 
 
 @contextmanager
@@ -128,14 +129,25 @@ def _swap(new: Path, directory: Path) -> None:
         os.replace(new, directory)
         return
     retired = beside(directory)
-    os.replace(directory, retired)
     try:
+        os.replace(directory, retired)
         os.replace(new, directory)
-    except BaseException:
-        os.replace(retired, directory)
+    except BaseException as error:
+        if not directory.exists():
+            _put_back(retired, directory, error)
         raise
-    finally:
-        shutil.rmtree(retired, ignore_errors=True)
+    shutil.rmtree(retired, ignore_errors=True)
+
+
+def _put_back(retired: Path, directory: Path, failure: BaseException) -> None:
+    """Give a directory its name back, or say where it is."""
+    try:
+        os.replace(retired, directory)
+    except OSError as error:
+        raise GPSError(
+            f"{directory} could not be replaced ({failure}), nor what was there be put back ({error}): it is kept as "
+            f"{retired}"
+        ) from failure
 
 
 def _plain(value: Any) -> Any:
