@@ -188,9 +188,15 @@ def load(path: str | Path, **code: Any) -> Any:
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise GPSError(f"{directory / CONFIG_FILE} is damaged: {error}") from error
     if version != FORMAT:
-        raise GPSError(f"{directory} has format {version}, this version of gpsuq ({__version__}) reads {FORMAT}")
+        raise GPSError(
+            f"{directory} has format {version}, and this version of gpsuq ({__version__}) reads {FORMAT}: "
+            f"{_advice(config)}"
+        )
     if not isinstance(config.get("type"), str) or config["type"] not in _KINDS:
-        raise GPSError(f"{directory} holds a {config.get('type')}, which this version of gpsuq does not know")
+        raise GPSError(
+            f"{directory} holds a {config.get('type')}, which this version of gpsuq ({__version__}) does not know: "
+            f"{_advice(config)}"
+        )
     try:
         tensors = load_tensors((directory / _MODEL).read_bytes())
         _, restore = _KINDS[config["type"]]
@@ -200,3 +206,10 @@ def load(path: str | Path, **code: Any) -> Any:
         raise
     except _DAMAGE as error:
         raise GPSError(f"the saved model in {directory} is damaged or incomplete: {error}") from error
+
+
+def _advice(config: dict[str, Any]) -> str:
+    """Say what to do with a model of another version."""
+    writer = config.get("gpsuq")
+    wanted = f"gpsuq {writer}, which wrote it" if isinstance(writer, str) else "the gpsuq that wrote it"
+    return f"install {wanted}, or fit again with this one"
