@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from gpsuq.cli.data import data
 from gpsuq.cli.experiments import experiment
 from gpsuq.cli.fits import fit
 from gpsuq.cli.models import predict, report, simulate, summary
-from gpsuq.cli.speaking import OutOption, list_files, speaking
+from gpsuq.cli.speaking import OutOption, list_files, speaking, watched
 
 app = typer.Typer(
     name="gpsuq",
@@ -47,7 +46,7 @@ def demo(out: OutOption = Path("demo")) -> None:
         from gpsuq import demo as demo_module
 
         console.print("Fitting scissors, irises and digits, about a minute ...")
-        files, sentences = demo_module.run(out, progress=sys.stderr.isatty())
+        files, sentences = demo_module.run(out, progress=watched())
     for sentence in sentences:
         console.print(sentence)
     list_files(console, files)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import list_files, speaking
+from gpsuq.cli.speaking import list_files, speaking, watched
 
 data = typer.Typer(help="Fetch data sets.", no_args_is_help=True)
 
@@ -28,5 +28,5 @@ def data_get(
     with speaking(console):
         from gpsuq.datasets.download import get
 
-        folder = get(name, source=source, force=force)
+        folder = get(name, source=source, force=force, progress=watched())
     list_files(console, sorted(folder.iterdir()))

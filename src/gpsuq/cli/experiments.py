@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import ForceOption, OutOption, StepsOption, going_on, list_files, speaking
+from gpsuq.cli.speaking import ForceOption, OutOption, StepsOption, going_on, list_files, speaking, watched
 
 experiment = typer.Typer(help="Reproduce the paper's figures and check its claims.", no_args_is_help=True)
 
@@ -168,7 +167,7 @@ def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, **options: Any) 
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
         run = importlib.import_module(f"gpsuq.experiments.{name}").run
         with going_on(out):
-            files = run(*leading, numbers, out, progress=sys.stderr.isatty(), **options)
+            files = run(*leading, numbers, out, progress=watched(), **options)
     list_files(console, files)
 
 
@@ -181,7 +180,7 @@ def _run(module: str, out: Path, *arguments: Any, **options: Any) -> None:
         from gpsuq.resuming import UNFINISHED, resumable
 
         with going_on(out), resumable(out / UNFINISHED):
-            files = importlib.import_module(module).run(*arguments, out, **options)
+            files = importlib.import_module(module).run(*arguments, out, progress=watched(), **options)
         folder = next(file.parent for file in files if file.name == METRICS_FILE)
         files.append(write_page(experiment_page(folder), folder / REPORT_FILE))
     list_files(console, files)

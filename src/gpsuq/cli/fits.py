@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,7 @@ from gpsuq.cli.speaking import (
     print_left_out,
     print_summary,
     speaking,
+    watched,
 )
 
 fit = typer.Typer(help="Fit a model to your own data.", no_args_is_help=True)
@@ -69,7 +69,7 @@ def fit_linear(
             fit_intercept=intercept,
             random_intercept=random_intercept,
             random_state=seed,
-            progress=sys.stderr.isatty(),
+            progress=watched(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
@@ -140,7 +140,7 @@ def fit_classifier(
         if target_error is not None:
             chosen, aside = parted(table.y.loc[aside], 0.5, seed)
             check_calibration_size(len(chosen), target_error)
-        estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=sys.stderr.isatty())
+        estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=watched())
         kept = unfinished(out)
         with resumable(kept), replaced(out, force=force) as folder:
             estimator.fit(table.X.loc[train], table.y.loc[train], checkpoint=kept)
@@ -212,7 +212,7 @@ def fit_poisson(
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
-            progress=sys.stderr.isatty(),
+            progress=watched(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         grids = [read_covariate(path) for path in covariate or ()]

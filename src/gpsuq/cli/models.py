@@ -21,6 +21,7 @@ from gpsuq.cli.speaking import (
     print_summary,
     refuse_file,
     speaking,
+    watched,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def simulate(
         if not isinstance(estimator, GPSPoissonProcess):
             raise GPSError(f"{model} holds a {type(estimator).__name__}; only a Poisson process can be simulated")
         refuse_file(out, force=force)
+        estimator.progress = watched()
         patterns = estimator.simulate(n, random_state=seed)
         tables = [pd.DataFrame(pattern, columns=["x", "y"]) for pattern in patterns]
         table = pd.concat(tables, keys=range(1, n + 1), names=["pattern", None]).reset_index("pattern")
@@ -136,6 +138,7 @@ def predict(
         if not hasattr(estimator, "predict"):
             raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
         table = _covariates(estimator, model, read_table(data), data)
+        estimator.progress = watched()
         if hasattr(estimator, "uncertainty"):
             result = verdict_table(estimator.uncertainty(table), table.index)
         else:

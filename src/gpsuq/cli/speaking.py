@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,11 @@ def speaking(console: Console) -> Iterator[None]:
             raise typer.Exit(130) from None
     for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
         Console(stderr=True).print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+
+
+def watched() -> bool:
+    """Whether somebody looks at standard error: bars are not for files and pipes."""
+    return sys.stderr.isatty()
 
 
 @contextmanager

@@ -201,11 +201,14 @@ def load(path: str | Path, **code: Any) -> Any:
         tensors = load_tensors((directory / _MODEL).read_bytes())
         _, restore = _KINDS[config["type"]]
         wanted = inspect.signature(restore).parameters
-        return restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
+        model = restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
     except MissingCodeError:
         raise
     except _DAMAGE as error:
         raise GPSError(f"the saved model in {directory} is damaged or incomplete: {error}") from error
+    if hasattr(model, "progress"):
+        model.progress = False  # who fitted it was watching, who loads it may not be
+    return model
 
 
 def _advice(config: dict[str, Any]) -> str:
