@@ -23,7 +23,10 @@ from gpsuq.cli.speaking import (
     watched,
 )
 
-fit = typer.Typer(help="Fit a model to your own data.", no_args_is_help=True)
+fit = typer.Typer(
+    help="Fit a model to your own data.\n\nExample: gpsuq fit linear data.csv --target y --out model",
+    no_args_is_help=True,
+)
 
 DataArgument = Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")]
 DropOption = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
