@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gpsuq import GPS, GPSClassifier, GPSLinearRegression, GPSPoissonProcess, Recipe, load
+from gpsuq import GPSClassifier, GPSLinearRegression, GPSPoissonProcess, Recipe, load
 from gpsuq.cli import app
 from gpsuq.datasets import download
 from gpsuq.progress import counting_bar, stage
@@ -106,13 +106,8 @@ def test_experiments_show_bars_on_a_terminal(name, options, bars, terminal, tmp_
         assert bar not in result.stdout
 
 
-def test_the_parts_of_the_demo_are_named(terminal, tmp_path, monkeypatch, short):
-    from gpsuq.demo import digits_study
-    from gpsuq.experiments.images import with_epochs
-
-    monkeypatch.setattr("gpsuq.experiments.scissors.algorithm_with", lambda _: short)
-    monkeypatch.setattr("gpsuq.demo.GPS", partial(GPS, algorithm=short))
-    monkeypatch.setattr("gpsuq.demo.digits_study", lambda: with_epochs(digits_study(), 1))
+@pytest.mark.usefixtures("small_demo")
+def test_the_parts_of_the_demo_are_named(terminal, tmp_path):
     shown = invoke("demo", "--out", tmp_path / "demo").stderr
     for bar in ("scissors: choosing the spread", "irises", "digits"):
         assert bar in shown

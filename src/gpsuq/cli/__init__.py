@@ -59,10 +59,12 @@ def demo(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
     console = Console()
     with speaking(console):
         from gpsuq import demo as demo_module
+        from gpsuq.resuming import UNFINISHED, resumable
 
         if not as_json:
             console.print("Fitting scissors, irises and digits, about a minute ...")
-        files, sentences = demo_module.run(out, progress=watched())
+        with resumable(out / UNFINISHED):
+            files, sentences = demo_module.run(out, progress=watched())
     if as_json:
         tell(console, files, as_json=True, findings=sentences)
         return

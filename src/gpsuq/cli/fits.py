@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -22,6 +23,11 @@ from gpsuq.cli.speaking import (
     speaking,
     watched,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpsuq.estimators.classifier import GPSClassifier
 
 fit = typer.Typer(
     help="Fit a model to your own data.\n\nExample: gpsuq fit linear data.csv --target y --out model",
@@ -146,7 +152,7 @@ def fit_classifier(
         estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=watched())
         kept = unfinished(out)
         with resumable(kept), replaced(out, force=force) as folder:
-            estimator.fit(table.X.loc[train], table.y.loc[train], checkpoint=kept)
+            _fit_or_start_anew(estimator, table.X.loc[train], table.y.loc[train], kept)
             if chosen is not None and target_error is not None:
                 try:
                     estimator.calibrate(table.X.loc[chosen], table.y.loc[chosen], target=target_error)
@@ -174,6 +180,22 @@ def fit_classifier(
         f"{found.full:.1%} of all and on {'none' if certain is None else f'{certain:.1%}'} of those it is certain of."
     )
     list_files(console, files)
+
+
+def _fit_or_start_anew(estimator: GPSClassifier, X: pd.DataFrame, y: pd.Series, kept: Path) -> None:
+    """Go on from what an interrupted command kept, unless that was another one."""
+    from gpsuq.errors import CheckpointError, GPSWarning
+
+    try:
+        estimator.fit(X, y, checkpoint=kept)
+    except CheckpointError:
+        warnings.warn(
+            f"{kept} is damaged, or is what a command with other data or options had done: training started anew",
+            GPSWarning,
+            stacklevel=1,
+        )
+        shutil.rmtree(kept)
+        estimator.fit(X, y, checkpoint=kept)
 
 
 @fit.command("poisson")

@@ -37,7 +37,8 @@ def speaking(console: Console) -> Iterator[None]:
             Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interruption:
-            Console(stderr=True).print(str(interruption) or "interrupted", markup=False, soft_wrap=True)
+            message = str(interruption) or "interrupted; give the same command again to start anew"
+            Console(stderr=True).print(message, markup=False, soft_wrap=True)
             raise typer.Exit(130) from None
     for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
         Console(stderr=True).print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
