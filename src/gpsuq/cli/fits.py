@@ -212,6 +212,7 @@ def fit_poisson(
         list[Path] | None,
         typer.Option("--covariate", help="CSV grid with a JSON of its axes beside it; may be repeated."),
     ] = None,
+    drop_missing: DropMissingOption = False,
     drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
     seed: SeedOption = 0,
     steps: StepsOption = None,
@@ -233,7 +234,7 @@ def fit_poisson(
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.tables import read_points, surface_table
 
-        patterns = read_points(points, x, y, replicate)
+        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing)
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
