@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpsuq import Algorithm
+from gpsuq import GPS, Algorithm
 
 matplotlib.use("Agg")
 # One thread in this process and in its children: the workers of `make test` do not get in each other's way, and
@@ -28,6 +29,18 @@ def rng() -> np.random.Generator:
 def short() -> Algorithm:
     """Training just long enough to exercise everything."""
     return Algorithm(n_steps=40, batch_size=50, n_draws=10, evaluate_every=10)
+
+
+@pytest.fixture
+def small_demo(monkeypatch: pytest.MonkeyPatch, short: Algorithm) -> Algorithm:
+    """Let the demo train for a moment; gives the algorithm of scissors and irises."""
+    from gpsuq.demo import digits_study
+    from gpsuq.experiments.images import with_epochs
+
+    monkeypatch.setattr("gpsuq.experiments.scissors.algorithm_with", lambda _: short)
+    monkeypatch.setattr("gpsuq.demo.GPS", partial(GPS, algorithm=short))
+    monkeypatch.setattr("gpsuq.demo.digits_study", lambda: with_epochs(digits_study(), 1))
+    return short
 
 
 @pytest.fixture

@@ -136,6 +136,28 @@ def test_an_interrupted_fit_goes_on(table, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["iris.csv", "m"]
 
 
+def test_another_command_after_an_interrupted_one_starts_anew(table, tmp_path, monkeypatch):
+    table.to_csv(tmp_path / "iris.csv", index=False)
+    command = ("fit", "classifier", tmp_path / "iris.csv", "--target", "species", "--epochs", 4)
+    steps = []
+
+    def rate(*_):
+        steps.append(None)
+        if len(steps) == 5:
+            raise KeyboardInterrupt
+        return 0.01
+
+    monkeypatch.setattr("gpsuq.recipes.Recipe.rate", rate)
+    assert invoke(*command, "--out", tmp_path / "m").exit_code == 130
+    again = invoke(*command, "--seed", 7, "--out", tmp_path / "m")
+    assert again.exit_code == 0, again.output
+    assert "training started anew" in words(again)
+    assert invoke(*command, "--seed", 7, "--out", tmp_path / "whole").exit_code == 0
+    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "whole"))
+    assert first == second
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iris.csv", "m", "whole"]
+
+
 def test_the_verdict_can_be_set_by_a_wanted_error(table, tmp_path):
     table.to_csv(tmp_path / "iris.csv", index=False)
     options = ("--target", "species", "--target-error", 0.15, "--holdout", 0.4, "--epochs", 20, "--json")

@@ -78,6 +78,18 @@ def test_bad_points_are_one_line_of_error(files, content, options, message):
     assert not (files / "m").exists()
 
 
+def test_points_without_coordinates_may_be_dropped(files):
+    with (files / "p.csv").open("a") as file:
+        file.write("0.5,,0\n")
+    refused = fit(files)
+    assert refused.exit_code == 1
+    assert "--drop-missing" in " ".join(refused.output.split())
+    result = fit(files, "--drop-missing")
+    assert result.exit_code == 0, result.output
+    assert "1 of 61 rows have missing values and were left out" in " ".join(result.stderr.split())
+    assert "60 points" in result.stdout
+
+
 def test_points_outside_may_be_dropped(files):
     with (files / "p.csv").open("a") as file:
         file.write("5,5,0\n")

@@ -175,7 +175,7 @@ def test_mirrors_are_tried_and_an_interrupted_download_leaves_nothing(home, tiny
 
     served = {"a.gz": gzip.compress(tiny["a"]), "b.gz": gzip.compress(tiny["b"])}
 
-    def retrieve(url, known_hash, path, fname):
+    def retrieve(url, known_hash, path, fname, progressbar):
         if "9/b" in url and broken:
             raise ConnectionError("gone")
         (tmp_path / fname).write_bytes(served[fname])

@@ -1,4 +1,6 @@
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -92,30 +94,70 @@ def test_force_replaces_models_only(fitted, tmp_path):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_swap_that_fails_puts_the_old_model_back(fitted, tmp_path, monkeypatch):
-    import os
+@pytest.fixture
+def no_more_moves_to(monkeypatch):
+    """Let the first moves to a path fail."""
 
+    def no_more_moves_to(path, times):
+        replace, failed = os.replace, []
+
+        def failing(source, target):
+            if Path(target) == path and len(failed) < times:
+                failed.append(source)
+                raise OSError("disk full")
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", failing)
+
+    return no_more_moves_to
+
+
+def test_a_swap_that_fails_puts_the_old_model_back(fitted, tmp_path, no_more_moves_to):
     model, X = fitted
     model.save(tmp_path / "model")
-    replace, calls = os.replace, []
-
-    def failing(source, target):
-        calls.append(source)
-        if len(calls) == 2:
-            raise OSError("disk full")
-        replace(source, target)
-
-    monkeypatch.setattr("gpsuq.io.os.replace", failing)
+    no_more_moves_to(tmp_path / "model", 1)
     with pytest.raises(OSError, match="disk full"):
         model.save(tmp_path / "model", force=True)
-    monkeypatch.undo()
     assert np.array_equal(load(tmp_path / "model").predict(X), model.predict(X))
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_colleague_may_read_what_was_saved(fitted, tmp_path):
-    import os
+def test_an_old_model_that_cannot_be_put_back_is_kept(fitted, tmp_path, no_more_moves_to):
+    model, X = fitted
+    model.save(tmp_path / "model")
+    no_more_moves_to(tmp_path / "model", 2)
+    with pytest.raises(GPSError, match="it is kept as") as raised:
+        model.save(tmp_path / "model", force=True)
+    (kept,) = tmp_path.iterdir()
+    assert str(kept) in str(raised.value)
+    assert np.array_equal(load(kept).predict(X), model.predict(X))
 
+
+def test_a_swap_that_is_interrupted_when_done_keeps_the_new_model(fitted, tmp_path, monkeypatch):
+    model, X = fitted
+    model.save(tmp_path / "model")
+    replace = os.replace
+
+    def interrupted(source, target):
+        replace(source, target)
+        if Path(target) == tmp_path / "model":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.save(tmp_path / "model", force=True)
+    assert np.array_equal(load(tmp_path / "model").predict(X), model.predict(X))
+
+
+def test_the_files_of_a_model_are_on_disk_before_it_takes_its_place(fitted, tmp_path, monkeypatch):
+    replace, fsync, events = os.replace, os.fsync, []
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append(Path(b).name), replace(a, b))[1])
+    monkeypatch.setattr(os, "fsync", lambda file: (events.append("fsync"), fsync(file))[1])
+    fitted[0].save(tmp_path / "model")
+    assert events == ["fsync", "config.json", "fsync", "model.safetensors", "model"]
+
+
+def test_a_colleague_may_read_what_was_saved(fitted, tmp_path):
     before = os.umask(0o022)
     try:
         path = fitted[0].save(tmp_path / "model")

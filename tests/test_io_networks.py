@@ -1,8 +1,6 @@
 """Saved classifiers, noisy networks and UQ distributions."""
 
 import json
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -94,19 +92,6 @@ def test_an_ensemble_of_trained_members_is_saved(data, tmp_path):
     model = EnsembleClassifier.of(members)
     again = load(model.save(tmp_path / "model"), network=own)
     assert np.array_equal(again.predict_proba(data[0]), model.predict_proba(data[0]))
-
-
-def test_a_new_process_gives_equal_draws(data, tmp_path):
-    X, y = data
-    model = GPSClassifier(recipe=RECIPE).fit(X, y)
-    model.save(tmp_path / "model")
-    np.save(tmp_path / "x.npy", X)
-    code = (
-        "import sys, numpy as np, gpsuq; folder = sys.argv[1]\n"
-        "np.save(f'{folder}/p.npy', gpsuq.load(f'{folder}/model').sample_proba(np.load(f'{folder}/x.npy'), 30))"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    assert np.allclose(np.load(tmp_path / "p.npy"), model.sample_proba(X, 30), atol=1e-5)
 
 
 def test_your_own_network_is_asked_for_and_checked(data, tmp_path):

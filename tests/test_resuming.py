@@ -126,6 +126,25 @@ def test_an_experiment_goes_on(tmp_path, stop_after):
     assert not (out / ".unfinished").exists()
 
 
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_the_demo_goes_on(tmp_path, stop_after, small_demo):
+    command = ["demo", "--out", str(tmp_path / "demo")]
+    stop_after(0)
+    stopped = CliRunner().invoke(app, command)
+    assert stopped.exit_code == 130
+    assert "give the same command again to start anew" in " ".join(stopped.stderr.split())
+    done = stop_after(small_demo.n_steps + 5)
+    stopped = CliRunner().invoke(app, command)
+    assert "same command again to go on from there" in " ".join(stopped.stderr.split())
+    again = stop_after(-1)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    whole = stop_after(-1)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert len(again) == len(whole) - small_demo.n_steps < len(whole)
+    assert len(done) == small_demo.n_steps + 6
+    assert not (tmp_path / "demo" / ".unfinished").exists()
+
+
 def test_an_experiment_with_networks_goes_on(tmp_path, monkeypatch):
     command = ["experiment", "mnist", "--data", "digits", "--epochs", "3", "--methods", "plain", "--seeds", "0"]
     command += ["--out", str(tmp_path)]

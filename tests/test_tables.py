@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gpsuq import GPSError
+from gpsuq import GPSError, GPSWarning
 from gpsuq.cli import app
 from gpsuq.encoding import Encoding
-from gpsuq.tables import numbered, read_table, split_table, write_table
+from gpsuq.tables import check_numbers, numbered, read_table, split_table, write_table
 
 
 def invoke(*arguments):
@@ -76,6 +76,50 @@ def test_missing_values_are_named_or_left_out(table):
         parts(table.assign(empty=np.nan), drop_missing=True)
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_the_header_shows_what_separates_columns(table, tmp_path, separator):
+    table.to_csv(tmp_path / "data.csv", index=False, sep=separator)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "data.csv"), table)
+
+
+def test_a_quoted_comma_separates_nothing(tmp_path):
+    (tmp_path / "data.csv").write_text('"length, in cm";"width, in cm"\n1.5;2\n2.5;3\n')
+    assert list(read_table(tmp_path / "data.csv")) == ["length, in cm", "width, in cm"]
+    (tmp_path / "data.csv").write_text("only\n1\n")
+    assert list(read_table(tmp_path / "data.csv")) == ["only"]
+
+
+def test_row_numbers_are_left_out(table, tmp_path):
+    table.to_csv(tmp_path / "data.csv")
+    with pytest.warns(GPSWarning, match="no name and was left out"):
+        pd.testing.assert_frame_equal(read_table(tmp_path / "data.csv"), table)
+
+
+def test_decimal_commas_are_no_categories(tmp_path):
+    (tmp_path / "data.csv").write_text("a;response\n2;2\n1,5;3\n-2,5e3;4\n")
+    with pytest.raises(GPSError, match="'a' holds numbers with commas, such as 1,5"):
+        parts(read_table(tmp_path / "data.csv"))
+    (tmp_path / "data.csv").write_text("a;response\nred, dark;2\nblue;3\nblue;4\n")
+    assert list(parts(read_table(tmp_path / "data.csv")).X) == ["a=red, dark"]
+
+
+def test_other_encodings_are_refused(tmp_path):
+    (tmp_path / "data.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    with pytest.raises(GPSError, match=r"no UTF-8 text .* save it as UTF-8"):
+        read_table(tmp_path / "data.csv")
+    (tmp_path / "data.csv").write_bytes(("a,y\n" + "1,2\n" * 9).encode() + "é,2\n".encode("latin-1"))
+    with pytest.raises(GPSError, match="no UTF-8 text"):
+        read_table(tmp_path / "data.csv")
+    (tmp_path / "data.csv").write_bytes("größe,y\n1,2\n".encode("utf-8-sig"))
+    assert list(read_table(tmp_path / "data.csv")) == ["größe", "y"]
+
+
+def test_text_in_place_of_numbers_is_quoted_without_options_that_are_not_there():
+    with pytest.raises(GPSError, match="columns a hold text, such as 'x' in row 2, where numbers are needed") as raised:
+        check_numbers(pd.DataFrame({"a": ["1", "x"]}))
+    assert "--drop" not in str(raised.value)
+
+
 def test_parquet_in_and_out(table, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     path = write_table(table, tmp_path / "data.parquet", index=False)
@@ -83,6 +127,23 @@ def test_parquet_in_and_out(table, tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"nothing")
     with pytest.raises(GPSError, match="cannot be read as Parquet"):
         read_table(tmp_path / "bad.parquet")
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_a_table_that_cannot_be_written_leaves_the_old_one(table, tmp_path, monkeypatch, name):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    path = write_table(table, tmp_path / name, index=False)
+    before = path.read_bytes()
+
+    def full_disk(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", full_disk)
+    with pytest.raises(OSError, match="disk full"):
+        write_table(table.head(3), path, index=False)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_parquet_without_pyarrow_says_what_to_do(table, tmp_path, monkeypatch):

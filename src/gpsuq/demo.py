@@ -16,6 +16,7 @@ from gpsuq.gps import GPS
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import Location
 from gpsuq.plots import COLORS, class_boxplots, figure_style, save_figure
+from gpsuq.progress import stage
 from gpsuq.reports import Page, Picture, Section, Table, Text, classifier_page, write_page
 from gpsuq.uq import UQDistribution
 
@@ -80,13 +81,16 @@ def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], Page]:
 
 def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
     """Write figures, tables and one page that shows them; give their paths, and what was found in a sentence each."""
-    files = scissors.run(0, 1, out / "scissors", force=True)
-    uq, table = iris(progress=progress)
+    with stage("scissors"):
+        files = scissors.run(0, 1, out / "scissors", force=True, progress=progress)
+    with stage("irises"):
+        uq, table = iris(progress=progress)
     summary = out / "iris" / "summary.csv"
     summary.parent.mkdir(parents=True, exist_ok=True)
     uq.summary().to_csv(summary)
     figure = save_figure(iris_figure(uq, table), out / "iris" / "petal_length.png")
-    more, verdicts = digits(out / "digits", progress=progress)
+    with stage("digits"):
+        more, verdicts = digits(out / "digits", progress=progress)
     region = uq.interval(COVERAGE, of="population", kind="highest-density")["theta"]
     pieces = " and ".join(f"{lower:.1f} to {upper:.1f}" for lower, upper in region)
     sentences = [

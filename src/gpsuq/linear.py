@@ -27,6 +27,7 @@ from gpsuq.gps import GPS
 from gpsuq.kernels import Gaussian, Kernel, Mixture
 from gpsuq.models import ObservationModel, linear_regression
 from gpsuq.pilot import residual_scale, robust_pilot
+from gpsuq.progress import stage
 from gpsuq.recentre import LinearDraws, common_shift
 from gpsuq.seeds import derive_seed, quasi_normal
 from gpsuq.sources import ArraySource
@@ -388,7 +389,8 @@ def first_stage(table: TrainingTable, settings: LinearSettings) -> tuple[Generat
         spread_weight=[weight for weight, _ in chains],
         folds=[fold for _, fold in chains] if enough else None,
     )
-    problem, state = gps.train(table.x, table.y, mask=table.mask, weight=table.weight)
+    with stage("choosing the spread" if len(weights) > 1 else "first stage"):
+        problem, state = gps.train(table.x, table.y, mask=table.mask, weight=table.weight)
     recentre(problem, state, table, settings)
     choice, chosen = None, 0
     held_out = problem.source.held_out()

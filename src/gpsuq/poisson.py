@@ -29,7 +29,7 @@ from gpsuq.errors import DivergenceError, GPSError
 from gpsuq.generators import Generator
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import DataScale, ParameterMap, Real
-from gpsuq.progress import progress_bar
+from gpsuq.progress import progress_bar, stage
 from gpsuq.resuming import run_saved
 from gpsuq.seeds import derive_seed, random_block
 from gpsuq.sources import BatchSource
@@ -409,13 +409,14 @@ def _path(counting: _Counting) -> Choice:
     """Train a few chains for each frequency that the grid can show, and choose by held-out scores."""
     most = max(counting.grid.n_x, counting.grid.n_y) / _CELLS_PER_WAVE
     path = [value for value in FREQUENCIES if value <= most]
-    source, problem, state = counting.train(
-        [value for value in path for _ in range(_PATH_FOLDS)],
-        [(0, fold) for _ in path for fold in range(_PATH_FOLDS)],
-        _PATH_FOLDS,
-        _PATH_FOLDS,
-        "path",
-    )
+    with stage("choosing the smoothness"):
+        source, problem, state = counting.train(
+            [value for value in path for _ in range(_PATH_FOLDS)],
+            [(0, fold) for _ in path for fold in range(_PATH_FOLDS)],
+            _PATH_FOLDS,
+            _PATH_FOLDS,
+            "path",
+        )
     scores = evaluate(problem, state, source.held_out()).score.double().nan_to_num(nan=0.0)  # below 0 unless diverged
     return simplest("frequency", path, scores[::_PATH_FOLDS].numpy())  # an ensemble's chains share one score
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +14,18 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
+from gpsuq.checkpoints import write_atomically
 from gpsuq.encoding import Encoding
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, GPSWarning
 
 if TYPE_CHECKING:
     from gpsuq.decisions import ClassUncertainty
     from gpsuq.estimators.poisson import IntensitySurface
 
 _SHOWN = 5
+_NAMELESS = "Unnamed: 0"  # what pandas calls a first column without a name
+_DROP_MISSING = "fill them, delete them, or leave out those rows with --drop-missing"
+_NUMBER_WITH_COMMA = r"\s*[-+]?[\d,]*\d[\d,]*(\.\d+)?([eE][-+]?\d+)?\s*"
 
 
 class Table(NamedTuple):
@@ -34,23 +39,45 @@ class Table(NamedTuple):
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a CSV file with a header, or a Parquet file where pyarrow is installed."""
+    """Read a CSV file with a header, or a Parquet file where pyarrow is installed.
+
+    Commas, semicolons or tabs separate columns, as the header shows. A first column without a name holds row numbers
+    or names of rows, as pandas and R write them; it is left out, with a warning.
+    """
     path = Path(path)
     if not path.is_file():
         raise GPSError(f"there is no file {path}")
-    if path.suffix in (".parquet", ".pq"):
+    if _is_parquet(path):
         return _read_parquet(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(path, index_col=False)
+            table = pd.read_csv(path, index_col=False, sep=_separator(path))
     except pd.errors.EmptyDataError as error:
         raise GPSError(f"{path} is empty: a header and at least two rows are needed") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         raise GPSError(f"{path} cannot be read as CSV: {error}") from error
+    except UnicodeDecodeError as error:
+        # Any bytes are Latin-1, so that reading them so could garble names and classes without a word.
+        raise GPSError(f"{path} is no UTF-8 text ({error}): save it as UTF-8 (CSV UTF-8 in spreadsheets)") from error
     if table.empty:
         raise GPSError(f"{path} has a header but no rows")
-    return table
+    return _without_row_names(table)
+
+
+def _separator(path: Path) -> str:
+    """Give what separates the columns of the header: a comma unless semicolons or tabs make more of them."""
+    with path.open(encoding="utf-8", newline="") as file:
+        header = file.readline()
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    return max(",;\t", key=unquoted.count)
+
+
+def _without_row_names(table: pd.DataFrame) -> pd.DataFrame:
+    if table.columns[0] != _NAMELESS:
+        return table
+    warnings.warn("the first column has no name and was left out: it looks like row numbers", GPSWarning, stacklevel=3)
+    return table.drop(columns=_NAMELESS)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -66,16 +93,22 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def write_table(table: pd.DataFrame, path: Path, *, index: bool) -> Path:
-    """Write CSV, or Parquet where the name ends so."""
+    """Write CSV, or Parquet where the name ends so; the file is whole or absent."""
+    content = _as_parquet(table, path, index=index) if _is_parquet(path) else table.to_csv(index=index).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix not in (".parquet", ".pq"):
-        table.to_csv(path, index=index)
-        return path
+    return write_atomically(path, content)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix in (".parquet", ".pq")
+
+
+def _as_parquet(table: pd.DataFrame, path: Path, *, index: bool) -> bytes:
     try:
-        (table.reset_index() if index else table).rename(columns=str).to_parquet(path, index=False)
+        content = (table.reset_index() if index else table).rename(columns=str).to_parquet(index=False)
     except ImportError as error:
         raise GPSError(f"to write {path}, install pyarrow: pip install pyarrow; or name a .csv file") from error
-    return path
+    return content
 
 
 def without_missing(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -83,7 +116,8 @@ def without_missing(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame
     numbers = table[list(columns)].select_dtypes("number").replace([np.inf, -np.inf], np.nan)
     kept = table[list(columns)].notna().all(axis=1) & numbers.notna().all(axis=1)
     if not kept.any():
-        raise GPSError("every row lacks a value: leave out the empty column with --drop NAME")
+        names = ", ".join(columns)
+        raise GPSError(f"every row lacks a value in one of the columns {names}: fill the empty column or leave it out")
     return table[kept]
 
 
@@ -114,10 +148,11 @@ def split_table(
         table = without_missing(table, [*covariates, *(name for name in (target, groups, weights) if name is not None)])
         if len(table) < 2:
             raise GPSError("a single row is left without missing values: at least 2 rows are needed")
+    _check_decimal_points(table[covariates])
     encoding = Encoding.of(table[covariates])
     X = encoding.encoded(table[covariates])
     numeric = [name for name in (None if classes else target, weights) if name is not None]
-    check_numbers(X.join(table[numeric]), advice="fill them, delete them, or leave out those rows with --drop-missing")
+    check_numbers(X.join(table[numeric]), advice=_DROP_MISSING)
     check_labels(table[target])
     if classes and type_of_target(table[target]) not in ("binary", "multiclass"):
         raise GPSError(
@@ -126,6 +161,18 @@ def split_table(
         )
     chosen = [None if name is None else table[name] for name in (groups, weights)]
     return Table(X, table[target], chosen[0], chosen[1], encoding)
+
+
+def _check_decimal_points(table: pd.DataFrame) -> None:
+    """Raise where a column of text holds nothing but numbers with commas: it would become categories."""
+    for name, column in table.select_dtypes(exclude="number").items():
+        cells = column.dropna().astype(str)
+        commas = cells[cells.str.contains(",")]
+        if len(commas) and cells.str.fullmatch(_NUMBER_WITH_COMMA).all():
+            raise GPSError(
+                f"column {str(name)!r} holds numbers with commas, such as {commas.iloc[0]}: write decimal points, and "
+                "nothing between thousands; or leave it out with --drop NAME"
+            )
 
 
 def check_labels(y: pd.Series, classes: NDArray[Any] | None = None) -> None:
@@ -166,9 +213,7 @@ def check_numbers(table: pd.DataFrame, *, advice: str = "fill or delete them") -
     """Raise where a column holds text, or a cell is missing or infinite; name them."""
     text = [str(name) for name in table if not pd.api.types.is_numeric_dtype(table[name])]
     if text:
-        raise GPSError(
-            f"columns {', '.join(text)} hold text; encode them as numbers, or leave them out with --drop NAME"
-        )
+        raise GPSError(f"columns {', '.join(text)} hold text, {_example(table[text[0]])}, where numbers are needed")
     bad = ~np.isfinite(table.to_numpy(dtype=np.float64))
     if bad.any():
         rows, columns = bad.any(1).nonzero()[0], [str(table.columns[j]) for j in bad.any(0).nonzero()[0]]
@@ -180,13 +225,27 @@ def check_numbers(table: pd.DataFrame, *, advice: str = "fill or delete them") -
         )
 
 
-def read_points(path: str | Path, x: str, y: str, replicate: str | None) -> list[np.ndarray]:
+def _example(column: pd.Series) -> str:
+    """Quote the first cell that is no number, with its row."""
+    place = int((pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy().argmax())
+    return f"such as {column.iloc[place]!r} in row {place + 1}"
+
+
+def read_points(
+    path: str | Path, x: str, y: str, replicate: str | None, *, drop_missing: bool = False
+) -> list[np.ndarray]:
     """Read coordinates (n, 2) from a CSV file, one array for each replicate."""
     table = read_table(path)
     for name in (x, y, replicate):
         if name is not None and name not in table:
             raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
-    check_numbers(table[[x, y]])
+    if drop_missing:
+        kept = without_missing(table, [name for name in (x, y, replicate) if name is not None])
+        if len(kept) < len(table):
+            left_out = f"{len(table) - len(kept)} of {len(table)} rows have missing values and were left out"
+            warnings.warn(left_out, GPSWarning, stacklevel=2)
+        table = kept
+    check_numbers(table[[x, y]], advice=_DROP_MISSING)
     if replicate is not None and table[replicate].isna().any():
         row = int(table[replicate].isna().to_numpy().argmax()) + 1
         raise GPSError(f"column {replicate!r} is empty in row {row} (the first row below the header is 1)")

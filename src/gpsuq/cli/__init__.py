@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from gpsuq._version import __version__
 from gpsuq.cli.data import data
 from gpsuq.cli.experiments import experiment
 from gpsuq.cli.fits import fit
 from gpsuq.cli.models import predict, report, simulate, summary
-from gpsuq.cli.speaking import OutOption, list_files, speaking
+from gpsuq.cli.speaking import JsonOption, OutOption, list_files, speaking, tell, watched
+
+COMMANDS = ("demo", "fit", "predict", "summary", "simulate", "report", "experiment", "data")
+"""The commands in the order in which somebody new needs them."""
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
 
 app = typer.Typer(
     name="gpsuq",
-    help="Uncertainty quantification by generative parameter samplers.",
+    cls=_InOrder,
+    help=(
+        "Uncertainty quantification by generative parameter samplers.\n\n"
+        "Example: gpsuq fit linear data.csv --target y --out model"
+    ),
+    epilog="Exit codes: 0 done, 1 an error that is told on standard error, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -37,7 +51,7 @@ def _root(
 
 
 @app.command()
-def demo(out: OutOption = Path("demo")) -> None:
+def demo(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
     """Run the main job offline: scissors, and a table and digits that ship with scikit-learn.
 
     Example: gpsuq demo --out demo
@@ -45,9 +59,15 @@ def demo(out: OutOption = Path("demo")) -> None:
     console = Console()
     with speaking(console):
         from gpsuq import demo as demo_module
+        from gpsuq.resuming import UNFINISHED, resumable
 
-        console.print("Fitting scissors, irises and digits, about a minute ...")
-        files, sentences = demo_module.run(out, progress=sys.stderr.isatty())
+        if not as_json:
+            console.print("Fitting scissors, irises and digits, about a minute ...")
+        with resumable(out / UNFINISHED):
+            files, sentences = demo_module.run(out, progress=watched())
+    if as_json:
+        tell(console, files, as_json=True, findings=sentences)
+        return
     for sentence in sentences:
         console.print(sentence)
     list_files(console, files)

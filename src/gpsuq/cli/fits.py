@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import shutil
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -21,9 +21,18 @@ from gpsuq.cli.speaking import (
     print_left_out,
     print_summary,
     speaking,
+    watched,
 )
 
-fit = typer.Typer(help="Fit a model to your own data.", no_args_is_help=True)
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpsuq.estimators.classifier import GPSClassifier
+
+fit = typer.Typer(
+    help="Fit a model to your own data.\n\nExample: gpsuq fit linear data.csv --target y --out model",
+    no_args_is_help=True,
+)
 
 DataArgument = Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")]
 DropOption = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
@@ -69,7 +78,7 @@ def fit_linear(
             fit_intercept=intercept,
             random_intercept=random_intercept,
             random_state=seed,
-            progress=sys.stderr.isatty(),
+            progress=watched(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
@@ -140,10 +149,10 @@ def fit_classifier(
         if target_error is not None:
             chosen, aside = parted(table.y.loc[aside], 0.5, seed)
             check_calibration_size(len(chosen), target_error)
-        estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=sys.stderr.isatty())
+        estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=watched())
         kept = unfinished(out)
         with resumable(kept), replaced(out, force=force) as folder:
-            estimator.fit(table.X.loc[train], table.y.loc[train], checkpoint=kept)
+            _fit_or_start_anew(estimator, table.X.loc[train], table.y.loc[train], kept)
             if chosen is not None and target_error is not None:
                 try:
                     estimator.calibrate(table.X.loc[chosen], table.y.loc[chosen], target=target_error)
@@ -173,6 +182,22 @@ def fit_classifier(
     list_files(console, files)
 
 
+def _fit_or_start_anew(estimator: GPSClassifier, X: pd.DataFrame, y: pd.Series, kept: Path) -> None:
+    """Go on from what an interrupted command kept, unless that was another one."""
+    from gpsuq.errors import CheckpointError, GPSWarning
+
+    try:
+        estimator.fit(X, y, checkpoint=kept)
+    except CheckpointError:
+        warnings.warn(
+            f"{kept} is damaged, or is what a command with other data or options had done: training started anew",
+            GPSWarning,
+            stacklevel=1,
+        )
+        shutil.rmtree(kept)
+        estimator.fit(X, y, checkpoint=kept)
+
+
 @fit.command("poisson")
 def fit_poisson(
     points: Annotated[Path, typer.Argument(help="CSV file with a header and columns x and y.")],
@@ -187,6 +212,7 @@ def fit_poisson(
         list[Path] | None,
         typer.Option("--covariate", help="CSV grid with a JSON of its axes beside it; may be repeated."),
     ] = None,
+    drop_missing: DropMissingOption = False,
     drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
     seed: SeedOption = 0,
     steps: StepsOption = None,
@@ -208,11 +234,11 @@ def fit_poisson(
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.tables import read_points, surface_table
 
-        patterns = read_points(points, x, y, replicate)
+        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing)
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
-            progress=sys.stderr.isatty(),
+            progress=watched(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         grids = [read_covariate(path) for path in covariate or ()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from gpsuq.cli.speaking import (
     print_summary,
     refuse_file,
     speaking,
+    watched,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def simulate(
     n: Annotated[int, typer.Option("-n", min=1, help="Number of patterns.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Simulate new point patterns from a fitted process: columns pattern, x and y.
@@ -52,10 +53,12 @@ def simulate(
         if not isinstance(estimator, GPSPoissonProcess):
             raise GPSError(f"{model} holds a {type(estimator).__name__}; only a Poisson process can be simulated")
         refuse_file(out, force=force)
+        estimator.progress = watched()
         patterns = estimator.simulate(n, random_state=seed)
         tables = [pd.DataFrame(pattern, columns=["x", "y"]) for pattern in patterns]
         table = pd.concat(tables, keys=range(1, n + 1), names=["pattern", None]).reset_index("pattern")
-    print_or_write(console, table, out, index=False)
+    points = [len(pattern) for pattern in patterns]
+    print_or_write(console, table, out, index=False, as_json=as_json, patterns=n, points=points)
 
 
 def summary(
@@ -136,17 +139,14 @@ def predict(
         if not hasattr(estimator, "predict"):
             raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
         table = _covariates(estimator, model, read_table(data), data)
+        estimator.progress = watched()
         if hasattr(estimator, "uncertainty"):
             result = verdict_table(estimator.uncertainty(table), table.index)
         else:
             result = estimator.predict_interval(table, coverage)
             result.insert(0, "mean", estimator.predict(table))
         refuse_file(out, force=force)
-    table = numbered(result)
-    if as_json and out is None:
-        print_json(json.loads(table.reset_index().to_json(orient="records")))
-        return
-    print_or_write(console, table, out, index=True)
+    print_or_write(console, numbered(result), out, index=True, as_json=as_json, rows=len(result))
 
 
 def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) -> pd.DataFrame:

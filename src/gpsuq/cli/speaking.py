@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,10 +37,16 @@ def speaking(console: Console) -> Iterator[None]:
             Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interruption:
-            Console(stderr=True).print(str(interruption) or "interrupted", markup=False, soft_wrap=True)
+            message = str(interruption) or "interrupted; give the same command again to start anew"
+            Console(stderr=True).print(message, markup=False, soft_wrap=True)
             raise typer.Exit(130) from None
     for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
         Console(stderr=True).print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+
+
+def watched() -> bool:
+    """Whether somebody looks at standard error: bars are not for files and pipes."""
+    return sys.stderr.isatty()
 
 
 @contextmanager
@@ -62,6 +69,14 @@ def list_files(console: Console, files: list[Path]) -> None:
         console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
 
 
+def tell(console: Console, files: list[Path], *, as_json: bool, **numbers: Any) -> None:
+    """Name the files that were written, in words, or in one JSON document with some numbers."""
+    if as_json:
+        print_json(numbers | {"files": list(map(str, files))})
+    else:
+        list_files(console, files)
+
+
 def refuse_file(path: Path | None, *, force: bool) -> None:
     """Raise where a file would be overwritten without the user's word."""
     from gpsuq.errors import GPSError
@@ -70,16 +85,20 @@ def refuse_file(path: Path | None, *, force: bool) -> None:
         raise GPSError(f"{path} exists already; choose another name or pass --force")
 
 
-def print_or_write(console: Console, table: Any, path: Path | None, *, index: bool) -> None:
-    """Write a table to a file, or print it where none is named."""
-    if path is None:
-        typer.echo(table.to_csv(index=index), nl=False)
-        return
-    from gpsuq.tables import write_table
+def print_or_write(
+    console: Console, table: Any, path: Path | None, *, index: bool, as_json: bool, **numbers: Any
+) -> None:
+    """Write a table to a file and name it, with some numbers for machines; or print it where no file is named."""
+    if path is not None:
+        from gpsuq.tables import write_table
 
-    with speaking(console):
-        write_table(table, path, index=index)
-    list_files(console, [path])
+        with speaking(console):
+            write_table(table, path, index=index)
+        tell(console, [path], as_json=as_json, **numbers)
+    elif as_json:
+        print_json(json.loads((table.reset_index() if index else table).to_json(orient="records")))
+    else:
+        typer.echo(table.to_csv(index=index), nl=False)
 
 
 def as_dict(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:

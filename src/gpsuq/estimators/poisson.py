@@ -21,6 +21,7 @@ from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.intervals import check_coverage, equal_tailed
 from gpsuq.mixtures import poisson_quantiles
 from gpsuq.poisson import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
+from gpsuq.progress import counting_bar
 from gpsuq.seeds import derive_seed, quasi_normal, random_block, seed_from
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import TILE, Grid, cells_for
@@ -342,18 +343,20 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     def _patterns(self, noise: SurfaceNoise, random_state: int | None) -> list[Array]:
         rng = np.random.default_rng(derive_seed(self._seed(random_state), "simulate"))
         lattice = self.fit_.surfaces(bound_places(self.grid_))
-        patterns = []
-        for draw in range(len(noise.chain)):
-            one = noise.one(draw)
-            patterns.append(
-                simulate_poisson(
-                    self._surface_of(one),
-                    self.window_,
-                    rng,
-                    grid=self.grid_,
-                    bound=bound_from(lattice.draws(one)[0], self.grid_),
+        patterns: list[Array] = []
+        with counting_bar(self.progress, "simulating", len(noise.chain)) as advance:
+            for draw in range(len(noise.chain)):
+                one = noise.one(draw)
+                patterns.append(
+                    simulate_poisson(
+                        self._surface_of(one),
+                        self.window_,
+                        rng,
+                        grid=self.grid_,
+                        bound=bound_from(lattice.draws(one)[0], self.grid_),
+                    )
                 )
-            )
+                advance(len(patterns))
         return patterns
 
     def _surface_of(self, noise: SurfaceNoise) -> Callable[[Array], Array]:
@@ -369,7 +372,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         noise = self._noise(n_simulations * size, random_state)
         patterns = self._patterns(replace(noise, wobble=np.zeros_like(noise.wobble)), random_state)
         simulated = [patterns[start : start + size] for start in range(0, len(patterns), size)]
-        return l_envelope(self.points_, simulated, self.window_, intensity=self.fit_.mean)
+        return l_envelope(self.points_, simulated, self.window_, intensity=self.fit_.mean, progress=self.progress)
 
     def compare_grid(self, n_cells: int | None = None) -> dict[str, float]:
         """Fit again on another grid, by default twice as fine each way, and say how much the answer changes.

@@ -49,13 +49,13 @@ def covered(model: GPSPoissonProcess, fresh: list[PointPattern], side: int) -> t
     return inside, int(enough.sum()) * len(fresh), float(width.mean()) if enough.any() else float("nan")
 
 
-def one_replicate(process: str, seed: int, n_steps: int | None) -> dict[str, Any]:
+def one_replicate(process: str, seed: int, n_steps: int | None, *, progress: bool = False) -> dict[str, Any]:
     """Fit one pattern (or the replicates of one process) and look where fresh counts fall."""
     if process == "poisson":
         train, fresh = [simulated_pattern("bumps", seed)], [simulated_pattern("bumps", seed + _FRESH)]
     else:
         train, fresh = (log_gaussian_cox(_COX_REPLICATES, number) for number in (seed, seed + _FRESH))
-    model = estimator(seed, n_steps).fit([pattern.points for pattern in train], train[0].window)
+    model = estimator(seed, n_steps, progress=progress).fit([pattern.points for pattern in train], train[0].window)
     result: dict[str, Any] = {"process": process, "frequency": model.frequency_}
     loading = model.fit_.surfaces(model.grid_.nodes.reshape(-1, 2)).loading
     result["spread"] = float(np.sqrt(np.square(loading).sum(-1)).mean())
@@ -65,12 +65,20 @@ def one_replicate(process: str, seed: int, n_steps: int | None) -> dict[str, Any
     return result
 
 
-def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
     """Fit ``replicates`` Poisson patterns and as many Cox processes."""
     prepare(out, force=force)
     started = time.perf_counter()
     tasks = [(process, number, n_steps) for process in ("poisson", "cox") for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force)
+    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress)
     settings = {
         "seeds": [seed, seed + replicates - 1],
         "cox_replicates": _COX_REPLICATES,

@@ -21,6 +21,7 @@ from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.scissors import fit_scissors, slope_metrics
 from gpsuq.kernels import Gaussian, as_kernel
 from gpsuq.plots import COLORS, figure_style, save_figure
+from gpsuq.progress import stage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +47,7 @@ def settings(n_steps: int) -> tuple[Algorithm, ChainPlan]:
     return Algorithm1(learning_rate=0.5, n_steps=n_steps, patience=None), ChainPlan(2, None, 0.0)
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
     """Train Algorithm 1 on scissors with both pairings and show the slopes."""
     prepare(out, force=force)
     started = time.perf_counter()
@@ -55,9 +56,9 @@ def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False
     kernel = Gaussian()  # the paper's exp(-d^2)
     slopes, results = {}, {}
     for name, distance in (("within draws", PairedWithinDraws(kernel)), ("across draws", MMD(kernel))):
-        uq = fit_scissors(
-            data, seed, distance=distance, algorithm=algorithm, n_chains=plan.n_chains, reweight=None, holdout=0.0
-        )
+        options = {"n_chains": plan.n_chains, "reweight": None, "holdout": 0.0, "progress": progress}
+        with stage(f"paired {name}"):
+            uq = fit_scissors(data, seed, distance=distance, algorithm=algorithm, **options)
         slopes[name] = uq.draws(2000)["slope"].ravel()
         results[name] = slope_metrics(slopes[name]) | {"sd": float(slopes[name].std())}
     command = command_line("collapse", out, seed=seed, steps=n_steps)

@@ -38,24 +38,32 @@ _STYLE = {
 }
 
 
-def one_replicate(setting: str, seed: int, n_steps: int | None) -> dict[str, Any]:
+def one_replicate(setting: str, seed: int, n_steps: int | None, *, progress: bool = False) -> dict[str, Any]:
     """Simulate, fit every method, and give each one's squared error of the coefficient vector."""
     data = correlated(seed=seed, **SETTINGS[setting])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GPSWarning)
-        estimates = {"GPS": estimator(seed, n_steps).fit(data.X, data.y).coef_}
+        estimates = {"GPS": estimator(seed, n_steps, progress=progress).fit(data.X, data.y).coef_}
     estimates["posterior"] = least_squares(data.X, data.y)
     estimates |= {name: function(data.X, data.y) for name, function in ROBUST.items()}
     errors = {name: float(np.square(value - data.theta[0]).sum()) for name, value in estimates.items()}
     return {"setting": setting, "seed": seed} | errors
 
 
-def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
     """Run every setting for ``replicates`` seeds."""
     prepare(out, force=force)
     started = time.perf_counter()
     tasks = [(setting, number, n_steps) for setting in SETTINGS for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force).drop(columns="seed")
+    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress).drop(columns="seed")
     groups = table.groupby("setting", sort=False)
     results = {
         str(setting): {

@@ -19,6 +19,7 @@ from gpsuq.experiments.record import algorithm_with, command_line, mean_and_sd, 
 from gpsuq.experiments.scissors import fit_scissors, slope_metrics
 from gpsuq.kernels import Gaussian
 from gpsuq.plots import COLORS, figure_style, save_figure
+from gpsuq.progress import counting_bar, stage
 from gpsuq.seeds import seeded
 from gpsuq.training import PredictiveLoss
 from gpsuq.uq import UQDistribution
@@ -60,29 +61,45 @@ def gradient_noise(uq: UQDistribution, data: Any, n_draws: int, n_outcomes: int 
     return float(variance), float(np.median(seconds))
 
 
-def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
     """Measure gradient variance, time per step and final distance to the truth for every M and J."""
     prepare(out, force=force)
     started = time.perf_counter()
     base = algorithm_with(n_steps)
     reference_data = scissors(seed=seed)
     # Half-trained: where the gradient still has to move the generator.
-    reference = fit_scissors(reference_data, seed, algorithm=replace(base, n_steps=base.n_steps // 4))
+    with stage("reference"):
+        quarter = replace(base, n_steps=base.n_steps // 4)
+        reference = fit_scissors(reference_data, seed, algorithm=quarter, progress=progress)
     cells = list(itertools.product(DRAWS, OUTCOMES))
     # Times first, while nothing else has warmed up or cluttered the machine; then fits, seed by seed.
-    noise = {cell: gradient_noise(reference, reference_data, *cell) for cell in cells}
+    noise: dict[tuple[int, int | None], tuple[float, float]] = {}
+    with counting_bar(progress, "gradients", len(cells)) as advance:
+        for cell in cells:
+            noise[cell] = gradient_noise(reference, reference_data, *cell)
+            advance(len(noise))
     fits: dict[tuple[int, int | None], list[dict[str, float]]] = {cell: [] for cell in cells}
     command = command_line("draws", out, seed=seed, replicates=replicates, steps=n_steps)
     settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": base}
     paths: list[Path] = []
-    for number in range(seed, seed + replicates):
-        for n_draws, n_outcomes in cells:
+    todo = list(itertools.product(range(seed, seed + replicates), cells))
+    with counting_bar(progress, "fits", len(todo)) as advance:
+        for done, (number, (n_draws, n_outcomes)) in enumerate(todo, start=1):
             algorithm = replace(base, n_draws=n_draws, n_outcomes=n_outcomes)
             uq = fit_scissors(scissors(seed=number), number, algorithm=algorithm)
             fits[n_draws, n_outcomes].append(slope_metrics(uq.draws(4000)["slope"]))
             rows = [_row(cell, *noise[cell], fits[cell]) for cell in cells if fits[cell]]
             # After every fit, so that an interrupted study keeps what it has.
             paths = [write_metrics(out, command, settings=settings, results={"table": rows}, started=started)]
+            advance(done)
     return [*paths, save_figure(_figure(rows), out / "draws.png")]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOVES = (0.0, 3.0, 10.0, 30.0, 100.0, 1e4, 1e8)
 
 
-def one_fit(seed: int, move: float, n_steps: int | None) -> dict[str, Any]:
+def one_fit(seed: int, move: float, n_steps: int | None, *, progress: bool = False) -> dict[str, Any]:
     """Move the response of the observation with the largest leverage up by ``move`` noise standard deviations."""
     data = correlated(seed=seed)
     row = int(np.square(data.X).sum(1).argmax())
@@ -32,7 +32,7 @@ def one_fit(seed: int, move: float, n_steps: int | None) -> dict[str, Any]:
     y[row] += move
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GPSWarning)
-        gps = estimator(seed, n_steps).fit(data.X, y)
+        gps = estimator(seed, n_steps, progress=progress).fit(data.X, y)
     return {
         "seed": seed,
         "move": move,
@@ -42,12 +42,20 @@ def one_fit(seed: int, move: float, n_steps: int | None) -> dict[str, Any]:
     }
 
 
-def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
     """Run all moves for ``replicates`` seeds."""
     prepare(out, force=force)
     started = time.perf_counter()
     tasks = [(number, move, n_steps) for number in range(seed, seed + replicates) for move in MOVES]
-    table = run_replicates(one_fit, tasks, out, force=force)
+    table = run_replicates(one_fit, tasks, out, force=force, progress=progress)
     shifts = []
     for number, group in table.groupby("seed"):
         start = group[group["move"] == 0.0].iloc[0]

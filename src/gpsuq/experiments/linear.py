@@ -20,6 +20,7 @@ from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.replicates import run_replicates
 from gpsuq.plots import save_figure
 from gpsuq.plots.coefficients import boxplot_comparison
+from gpsuq.progress import stage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,19 +32,20 @@ CONTAMINATION: dict[Design, float] = {"outliers": 0.05, "classical": 0.0}
 _FRESH = 1000
 
 
-def estimator(seed: int, n_steps: int | None) -> GPSLinearRegression:
+def estimator(seed: int, n_steps: int | None, *, progress: bool = False) -> GPSLinearRegression:
     """Give the estimator with default settings."""
-    return GPSLinearRegression(random_state=seed, n_steps=DEFAULT_STEPS if n_steps is None else n_steps)
+    steps = DEFAULT_STEPS if n_steps is None else n_steps
+    return GPSLinearRegression(random_state=seed, n_steps=steps, progress=progress)
 
 
-def one_replicate(design: Design, seed: int, n_steps: int | None) -> dict[str, Any]:
+def one_replicate(design: Design, seed: int, n_steps: int | None, *, progress: bool = False) -> dict[str, Any]:
     """Simulate, fit GPS, the posterior and Tukey's biweight, and measure all against the truth."""
     data = correlated(contamination=CONTAMINATION[design], seed=seed)
     theta = data.theta[0]
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GPSWarning)
-        gps = estimator(seed, n_steps).fit(data.X, data.y)
+        gps = estimator(seed, n_steps, progress=progress).fit(data.X, data.y)
     seconds = time.perf_counter() - started
     posterior = BayesianLinearPosterior().fit(data.X, data.y)
     intervals = {
@@ -80,20 +82,28 @@ def _squared_error(estimate: Array, truth: Array) -> float:
 
 
 def run(
-    design: Design, seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False
+    design: Design,
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
 ) -> list[Path]:
     """Run the experiment for ``replicates`` seeds; the figure is that of the first."""
     prepare(out, force=force)
     started = time.perf_counter()
     tasks = [(design, number, n_steps) for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force)
+    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress)
     settings = {
         "seeds": [seed, seed + replicates - 1],
         "design": {"n": 200, "p": 20, "contamination": CONTAMINATION[design]},
         "estimator": estimator(seed, n_steps).get_params(),
     }
     command = command_line(design, out, seed=seed, replicates=replicates, steps=n_steps)
-    figure = save_figure(comparison_figure(design, seed, n_steps), out / f"{design}.png")
+    with stage("figure"):
+        figure = save_figure(comparison_figure(design, seed, n_steps, progress=progress), out / f"{design}.png")
     return [write_metrics(out, command, settings=settings, results=summarise(table), started=started), figure]
 
 
@@ -120,12 +130,12 @@ def ratio_of_means(a: pd.Series, b: pd.Series) -> dict[str, float]:
     return {"ratio": float(ratio), "standard_error": float(error)}
 
 
-def comparison_figure(design: Design, seed: int, n_steps: int | None) -> Figure:
+def comparison_figure(design: Design, seed: int, n_steps: int | None, *, progress: bool = False) -> Figure:
     """Draw one row of the paper's figure 3: coefficients under GPS (left) and the Bayesian posterior (right)."""
     data = correlated(contamination=CONTAMINATION[design], seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GPSWarning)
-        gps = estimator(seed, n_steps).fit(data.X, data.y)
+        gps = estimator(seed, n_steps, progress=progress).fit(data.X, data.y)
     posterior = BayesianLinearPosterior().fit(data.X, data.y).sample_parameters(4000)
     names = list(posterior.columns[:20])
     title = "5% Cauchy outliers" if design == "outliers" else "no outliers"

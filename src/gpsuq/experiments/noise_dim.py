@@ -11,6 +11,7 @@ from gpsuq.experiments.record import algorithm_with, command_line, mean_and_sd, 
 from gpsuq.experiments.scissors import fit_scissors, slope_metrics
 from gpsuq.generators import MLP
 from gpsuq.plots import COLORS, figure_style, save_figure
+from gpsuq.progress import counting_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,22 +19,28 @@ if TYPE_CHECKING:
 DIMENSIONS = (1, 2, 4, 16, 64)
 
 
-def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
     """Fit scissors with each noise dimension, everything else at its default."""
     prepare(out, force=force)
     started = time.perf_counter()
     algorithm = algorithm_with(n_steps)
-    rows = []
-    for q in DIMENSIONS:
-        metrics = [
-            slope_metrics(
-                fit_scissors(scissors(seed=number), number, generator=MLP(noise_dim=q), algorithm=algorithm).draws(
-                    4000
-                )["slope"]
-            )
-            for number in range(seed, seed + replicates)
-        ]
-        rows.append({"q": q} | {name: mean_and_sd([m[name] for m in metrics]) for name in metrics[0]})
+    rows: list[dict[str, Any]] = []
+    with counting_bar(progress, "fits", len(DIMENSIONS) * replicates) as advance:
+        for q in DIMENSIONS:
+            metrics: list[dict[str, float]] = []
+            for number in range(seed, seed + replicates):
+                uq = fit_scissors(scissors(seed=number), number, generator=MLP(noise_dim=q), algorithm=algorithm)
+                metrics.append(slope_metrics(uq.draws(4000)["slope"]))
+                advance(len(rows) * replicates + len(metrics))
+            rows.append({"q": q} | {name: mean_and_sd([m[name] for m in metrics]) for name in metrics[0]})
     command = command_line("noise-dim", out, seed=seed, replicates=replicates, steps=n_steps)
     settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": algorithm, "generator": MLP()}
     path = write_metrics(out, command, settings=settings, results={"table": rows}, started=started)

@@ -27,6 +27,7 @@ from gpsuq.plots.surfaces import (
     draw_surface,
     draw_window,
 )
+from gpsuq.progress import stage
 from gpsuq.spatial.patterns import PointPattern, thin
 from gpsuq.spatial.windows import Window
 
@@ -60,7 +61,7 @@ def read_pattern(name: str) -> PointPattern:
     return PATTERNS[name]() if name in PATTERNS else real_pattern(name)
 
 
-def one_thinning(name: str, seed: int, n_steps: int | None) -> dict[str, Any]:
+def one_thinning(name: str, seed: int, n_steps: int | None, *, progress: bool = False) -> dict[str, Any]:
     """Split a pattern in two halves at random, fit on one, and score the other."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GPSWarning)
@@ -68,7 +69,7 @@ def one_thinning(name: str, seed: int, n_steps: int | None) -> dict[str, Any]:
         train, test = thin(pattern.points, 0.5, seed)
         half = PointPattern(train, pattern.window)
         started = time.perf_counter()
-        gps = estimator(seed, n_steps).fit(train, pattern.window)
+        gps = estimator(seed, n_steps, progress=progress).fit(train, pattern.window)
         seconds = time.perf_counter() - started
         result = {
             "pattern": name,
@@ -80,24 +81,27 @@ def one_thinning(name: str, seed: int, n_steps: int | None) -> dict[str, Any]:
         }
         if name == "bei":
             covariates = real_covariates("bei", _BEI_COVARIATES)
-            with_covariates = estimator(seed, n_steps).fit(train, pattern.window, covariates=covariates)
+            with_covariates = estimator(seed, n_steps, progress=progress).fit(
+                train, pattern.window, covariates=covariates
+            )
             result["gps_with_covariates"] = with_covariates.log_likelihood(test)
             result["log_linear"] = LogLinearIntensity(half, covariates).log_likelihood(test)
     return result
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
     """Score ten thinnings of every pattern (three of bei), and draw every surface."""
     prepare(out, force=force)
     started = time.perf_counter()
     thinnings = {"bei": _BEI_THINNINGS} | dict.fromkeys(PATTERNS, _THINNINGS)
     tasks = [(name, number, n_steps) for name, n in thinnings.items() for number in range(seed, seed + n)]
-    table = run_replicates(one_thinning, tasks, out, force=force)
+    table = run_replicates(one_thinning, tasks, out, force=force, progress=progress)
     settings = {"thinnings": thinnings, "share": 0.5, "estimator": estimator(seed, n_steps).get_params()}
     files = []
     checks: dict[str, float] = {}
     for name in (*PATTERNS, "bei"):
-        figure, p_value = surface_figure(name, read_pattern(name), seed, n_steps)
+        with stage(name.split(",")[0]):
+            figure, p_value = surface_figure(name, read_pattern(name), seed, n_steps, progress=progress)
         checks[name] = p_value
         files.append(save_figure(figure, out / f"{name.split(',')[0]}.png"))
     command = command_line("patterns", out, seed=seed, steps=n_steps)
@@ -118,13 +122,15 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
     return result
 
 
-def surface_figure(name: str, pattern: PointPattern, seed: int, n_steps: int | None) -> tuple[Figure, float]:
+def surface_figure(
+    name: str, pattern: PointPattern, seed: int, n_steps: int | None, *, progress: bool = False
+) -> tuple[Figure, float]:
     """Draw points, mean surface, relative uncertainty and L envelope of the fit to a whole pattern."""
     import matplotlib.pyplot as plt
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GPSWarning)
-        gps = estimator(seed, n_steps).fit(pattern.points, pattern.window)
+        gps = estimator(seed, n_steps, progress=progress).fit(pattern.points, pattern.window)
     surface, envelope = gps.surface(), gps.goodness_of_fit()
     x_min, x_max, y_min, y_max = pattern.window.bounds
     height = 1.2 + 7.8 * (y_max - y_min) / (x_max - x_min)

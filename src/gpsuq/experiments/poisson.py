@@ -18,6 +18,7 @@ from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.replicates import run_replicates
 from gpsuq.plots import COLORS, figure_style, save_figure
 from gpsuq.plots.surfaces import draw_points, draw_surface, draw_window
+from gpsuq.progress import stage
 from gpsuq.spatial.grids import Grid
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ Array = NDArray[np.float64]
 _SURFACE_DRAWS = 1000
 
 
-def estimator(seed: int, n_steps: int | None) -> GPSPoissonProcess:
+def estimator(seed: int, n_steps: int | None, *, progress: bool = False) -> GPSPoissonProcess:
     """Give the estimator with default settings."""
-    return GPSPoissonProcess(random_state=seed, n_steps=DEFAULT_STEPS if n_steps is None else n_steps)
+    steps = DEFAULT_STEPS if n_steps is None else n_steps
+    return GPSPoissonProcess(random_state=seed, n_steps=steps, progress=progress)
 
 
 def relative_error(estimate: Array, truth: Array) -> float:
@@ -38,13 +40,13 @@ def relative_error(estimate: Array, truth: Array) -> float:
     return float(np.sqrt(np.square(estimate - truth).sum() / np.square(truth).sum()))
 
 
-def one_replicate(name: str, seed: int, n_steps: int | None) -> dict[str, Any]:
+def one_replicate(name: str, seed: int, n_steps: int | None, *, progress: bool = False) -> dict[str, Any]:
     """Simulate a pattern, fit GPS and the kernel estimate, and measure both against the truth."""
     pattern = simulated_pattern(name, seed)
     nodes = Grid(UNIT_SQUARE, 128, 128).nodes.reshape(-1, 2)
     truth = INTENSITIES[name](nodes)
     started = time.perf_counter()
-    gps = estimator(seed, n_steps).fit(pattern.points, pattern.window)
+    gps = estimator(seed, n_steps, progress=progress).fit(pattern.points, pattern.window)
     seconds = time.perf_counter() - started
     kernel = KernelIntensity(pattern)
     return {
@@ -59,15 +61,24 @@ def one_replicate(name: str, seed: int, n_steps: int | None) -> dict[str, Any]:
     }
 
 
-def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
     """Run all intensities for ``replicates`` seeds; the figure is that of two bumps and the first seed."""
     prepare(out, force=force)
     started = time.perf_counter()
     tasks = [(name, number, n_steps) for name in INTENSITIES for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force)
+    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress)
     settings = {"seeds": [seed, seed + replicates - 1], "estimator": estimator(seed, n_steps).get_params()}
     command = command_line("poisson", out, seed=seed, replicates=replicates, steps=n_steps)
-    figure = save_figure(four_panels("bumps", seed, n_steps), out / "poisson.png")
+    with stage("figure"):
+        figure = save_figure(four_panels("bumps", seed, n_steps, progress=progress), out / "poisson.png")
     return [write_metrics(out, command, settings=settings, results=summarise(table), started=started), figure]
 
 
@@ -88,12 +99,12 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
     return result
 
 
-def four_panels(name: str, seed: int, n_steps: int | None) -> Figure:
+def four_panels(name: str, seed: int, n_steps: int | None, *, progress: bool = False) -> Figure:
     """Draw the paper's figure: simulated and observed points, mean against truth, true and mean surface."""
     import matplotlib.pyplot as plt
 
     pattern = simulated_pattern(name, seed)
-    gps = estimator(seed, n_steps).fit(pattern.points, pattern.window)
+    gps = estimator(seed, n_steps, progress=progress).fit(pattern.points, pattern.window)
     simulated = gps.simulate(1)[0]
     grid = gps.grid_
     nodes = grid.nodes.reshape(-1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from gpsuq.experiments.record import algorithm_with, command_line, mean_and_sd, 
 from gpsuq.gps import GPS
 from gpsuq.models import linear_regression
 from gpsuq.plots import COLORS, figure_style, save_figure
+from gpsuq.progress import stage
 from gpsuq.uq import UQDistribution
 
 if TYPE_CHECKING:
@@ -44,12 +46,12 @@ def slope_metrics(slopes: Array) -> dict[str, float]:
 
 
 def one_replicate(
-    seed: int, algorithm: Algorithm
+    seed: int, algorithm: Algorithm, *, progress: bool = False
 ) -> tuple[Regression, UQDistribution, BayesianLinearPosterior, dict[str, float]]:
     """Simulate, fit both ways and measure."""
     data = scissors(seed=seed)
     started = time.perf_counter()
-    uq = fit_scissors(data, seed, algorithm=algorithm)
+    uq = fit_scissors(data, seed, algorithm=algorithm, progress=progress)
     seconds = time.perf_counter() - started
     draws = uq.draws(_DRAWS)
     posterior = BayesianLinearPosterior(fit_intercept=False).fit(data.X, data.y)
@@ -59,13 +61,14 @@ def one_replicate(
         "posterior_sd": float(posterior.sd[0]),
         "fit_seconds": round(seconds, 1),
     }
-    return data, uq, posterior, metrics | _estimator_metrics(data, seed, algorithm.n_steps)
+    return data, uq, posterior, metrics | _estimator_metrics(data, seed, algorithm.n_steps, progress=progress)
 
 
-def _estimator_metrics(data: Regression, seed: int, n_steps: int) -> dict[str, float]:
+def _estimator_metrics(data: Regression, seed: int, n_steps: int, *, progress: bool) -> dict[str, float]:
     """Measure the same for ``GPSLinearRegression``, which also predicts fresh observations."""
     started = time.perf_counter()
-    model = GPSLinearRegression(random_state=seed, n_steps=min(n_steps, DEFAULT_STEPS)).fit(data.X, data.y)
+    model = GPSLinearRegression(random_state=seed, n_steps=min(n_steps, DEFAULT_STEPS), progress=progress)
+    model.fit(data.X, data.y)
     seconds = time.perf_counter() - started
     fresh = scissors(seed=10_000 + seed)
     interval = model.predict_interval(fresh.X).to_numpy()
@@ -78,14 +81,23 @@ def _estimator_metrics(data: Regression, seed: int, n_steps: int) -> dict[str, f
     return {f"estimator_{name}": value for name, value in metrics.items()}
 
 
-def run(seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
     """Run the experiment for ``replicates`` seeds; the figure is that of the first."""
     prepare(out, force=force)
     started = time.perf_counter()
     algorithm = algorithm_with(n_steps)
     per_seed, figures = {}, []
     for number in range(seed, seed + replicates):
-        data, uq, posterior, metrics = one_replicate(number, algorithm)
+        with stage(f"seed {number}") if replicates > 1 else nullcontext():
+            data, uq, posterior, metrics = one_replicate(number, algorithm, progress=progress)
         per_seed[str(number)] = metrics
         if number == seed:
             figures = [

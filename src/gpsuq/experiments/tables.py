@@ -18,6 +18,7 @@ from gpsuq.estimators import GPSLinearRegression
 from gpsuq.experiments.linear import estimator
 from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.plots import COLORS, figure_style, save_figure
+from gpsuq.progress import stage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,13 +75,15 @@ TABLES: dict[str, RealTable] = {
 }
 
 
-def fit_table(name: str, seed: int, n_steps: int | None) -> tuple[GPSLinearRegression, pd.DataFrame, list[str]]:
+def fit_table(
+    name: str, seed: int, n_steps: int | None, *, progress: bool = False
+) -> tuple[GPSLinearRegression, pd.DataFrame, list[str]]:
     """Fit one table with default settings; give the fit, the table and what was warned of."""
     known = TABLES[name]
     table = regression_table(known.file)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GPSWarning)
-        model = estimator(seed, n_steps)
+        model = estimator(seed, n_steps, progress=progress)
         model.fit(table[[known.x]], table[known.y], groups=None if known.groups is None else table[known.groups])
     return model, table, [str(w.message) for w in caught if issubclass(w.category, GPSWarning)]
 
@@ -101,14 +104,15 @@ def mixed_model(table: pd.DataFrame, known: RealTable) -> dict[str, float]:
     }
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False) -> list[Path]:
+def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
     """Fit the four tables, draw each, and write down what was found beside what is known."""
     prepare(out, force=force)
     started = time.perf_counter()
     results: dict[str, Any] = {}
     files = []
     for name, known in TABLES.items():
-        model, table, messages = fit_table(name, seed, n_steps)
+        with stage(name):
+            model, table, messages = fit_table(name, seed, n_steps, progress=progress)
         rows = model.explain_rows(table[[known.x]], table[known.y])
         interval = model.predict_interval(table[[known.x]]).to_numpy()
         y = table[known.y].to_numpy()

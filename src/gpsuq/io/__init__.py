@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpsuq._version import __version__
-from gpsuq.checkpoints import beside
+from gpsuq.checkpoints import beside, write_atomically
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.io import classifier, linear, poisson, uq
 from gpsuq.io.classifier import CLASSIFIERS
@@ -87,8 +87,9 @@ def write_model(estimator: Any, directory: Path) -> None:
     describe, _ = _KINDS[kind]
     described, tensors = describe(estimator)
     config = {"format": FORMAT, "type": kind, "gpsuq": __version__, **described}
-    (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n")
-    (directory / _MODEL).write_bytes(save_tensors(tensors))
+    written = json.dumps(config, indent=2, allow_nan=False, default=_plain) + "\n"
+    write_atomically(directory / CONFIG_FILE, written.encode())
+    write_atomically(directory / _MODEL, save_tensors(tensors))
 
 
 @contextmanager
@@ -128,14 +129,25 @@ def _swap(new: Path, directory: Path) -> None:
         os.replace(new, directory)
         return
     retired = beside(directory)
-    os.replace(directory, retired)
     try:
+        os.replace(directory, retired)
         os.replace(new, directory)
-    except BaseException:
-        os.replace(retired, directory)
+    except BaseException as error:
+        if not directory.exists():
+            _put_back(retired, directory, error)
         raise
-    finally:
-        shutil.rmtree(retired, ignore_errors=True)
+    shutil.rmtree(retired, ignore_errors=True)
+
+
+def _put_back(retired: Path, directory: Path, failure: BaseException) -> None:
+    """Give a directory its name back, or say where it is."""
+    try:
+        os.replace(retired, directory)
+    except OSError as error:
+        raise GPSError(
+            f"{directory} could not be replaced ({failure}), nor what was there be put back ({error}): it is kept as "
+            f"{retired}"
+        ) from failure
 
 
 def _plain(value: Any) -> Any:
@@ -176,15 +188,31 @@ def load(path: str | Path, **code: Any) -> Any:
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise GPSError(f"{directory / CONFIG_FILE} is damaged: {error}") from error
     if version != FORMAT:
-        raise GPSError(f"{directory} has format {version}, this version of gpsuq ({__version__}) reads {FORMAT}")
+        raise GPSError(
+            f"{directory} has format {version}, and this version of gpsuq ({__version__}) reads {FORMAT}: "
+            f"{_advice(config)}"
+        )
     if not isinstance(config.get("type"), str) or config["type"] not in _KINDS:
-        raise GPSError(f"{directory} holds a {config.get('type')}, which this version of gpsuq does not know")
+        raise GPSError(
+            f"{directory} holds a {config.get('type')}, which this version of gpsuq ({__version__}) does not know: "
+            f"{_advice(config)}"
+        )
     try:
         tensors = load_tensors((directory / _MODEL).read_bytes())
         _, restore = _KINDS[config["type"]]
         wanted = inspect.signature(restore).parameters
-        return restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
+        model = restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
     except MissingCodeError:
         raise
     except _DAMAGE as error:
         raise GPSError(f"the saved model in {directory} is damaged or incomplete: {error}") from error
+    if hasattr(model, "progress"):
+        model.progress = False  # who fitted it was watching, who loads it may not be
+    return model
+
+
+def _advice(config: dict[str, Any]) -> str:
+    """Say what to do with a model of another version."""
+    writer = config.get("gpsuq")
+    wanted = f"gpsuq {writer}, which wrote it" if isinstance(writer, str) else "the gpsuq that wrote it"
+    return f"install {wanted}, or fit again with this one"

@@ -19,6 +19,7 @@ from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
 from gpsuq.errors import GPSError
+from gpsuq.progress import counting_bar
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.windows import Window
 
@@ -148,10 +149,12 @@ def l_envelope(
     distances: Array | None = None,
     *,
     intensity: Callable[[Array], Array] | None = None,
+    progress: bool = False,
 ) -> Envelope:
     """Compare a pattern's L with those of patterns simulated from a fitted model.
 
-    Where there are replicates, the pattern and each simulation are lists of them, and L is their mean.
+    Where there are replicates, the pattern and each simulation are lists of them, and L is their mean. ``progress``
+    shows a bar: thousands of points take seconds.
 
     Examples
     --------
@@ -173,12 +176,13 @@ def l_envelope(
     if max(map(len, everything[0]), default=0) < 2:
         raise GPSError("the L function needs at least 2 points")
     overlap = _overlap(window)
-    curves = np.stack(
-        [
-            np.mean([_l(_some(pattern), distances, window, intensity, overlap) for pattern in replicates], axis=0)
-            for replicates in everything
-        ]
-    )
+    each = []
+    with counting_bar(progress, "comparing distances", len(everything)) as advance:
+        for replicates in everything:
+            of_replicates = [_l(_some(pattern), distances, window, intensity, overlap) for pattern in replicates]
+            each.append(np.mean(of_replicates, axis=0))
+            advance(len(each))
+    curves = np.stack(each)
     spread = curves.std(0, ddof=1)
     deviation = np.abs((curves - curves.mean(0)) / np.where(spread > 0, spread, np.inf)).max(1)
     p_value = float((deviation >= deviation[0]).mean())
