@@ -5,23 +5,49 @@ import re
 import shutil
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from torch.distributions import Normal
 from typer.testing import CliRunner
 
-from gpsuq import GPSClassifier, GPSError, GPSLinearRegression, GPSPoissonProcess, GPSWarning, Recipe
+from gpsuq import (
+    GPS,
+    MLP,
+    Algorithm,
+    GPSClassifier,
+    GPSError,
+    GPSLinearRegression,
+    GPSPoissonProcess,
+    GPSWarning,
+    Location,
+    ObservationModel,
+    Recipe,
+    load,
+)
 from gpsuq.cli import app
 from gpsuq.datasets import load_images
 from gpsuq.decisions import assess
+from gpsuq.models import categorical, poisson_counts
 from gpsuq.networks import feed_forward
-from gpsuq.reports import Page, Section, Table, Text, classifier_page, experiment_page, linear_page, write_page
+from gpsuq.reports import Page, Section, Table, Text, classifier_page, experiment_page, linear_page, uq_page, write_page
+from gpsuq.reports.blocks import mode_blocks, pieces_of
+from gpsuq.reports.calibration import calibration_blocks
 from gpsuq.reports.classifier import chosen_items
 from gpsuq.reports.linear import linear_checks, read_checks, write_checks
 from gpsuq.reports.page import render
 from gpsuq.spatial import Window
+from gpsuq.summaries import summary_table
 
 EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def no_open_figures():
+    """Close the figures of pages that a test did not write."""
+    yield
+    plt.close("all")
 
 
 def invoke(*arguments):
@@ -101,6 +127,113 @@ def test_probabilities_of_outcomes_are_uniform_for_the_models_own(scissors):
     lower = model.predict_cdf(X, inside["lower"])
     assert np.allclose(lower, 0.1, atol=1e-6)
     assert (model.predict_cdf(X, middle) > lower).all()
+
+
+@pytest.fixture(scope="module")
+def two_groups():
+    """Outcomes of two groups far apart, and what a short training makes of them."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(-4, 0.5, 120), rng.normal(4, 0.5, 80)])
+    model = ObservationModel(lambda theta: Normal(theta, 0.5), theta=Location())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPSWarning)
+        return GPS(model, algorithm=Algorithm(n_steps=200), n_chains=2).fit(y), model, y
+
+
+def blocks_of(page, title):
+    """Give the blocks of a page's section."""
+    return next(section.blocks for section in page.sections if section.title == title)
+
+
+def test_a_uq_distribution_has_everything(two_groups):
+    uq, _, y = two_groups
+    page = uq_page(uq, y)
+    assert [section.title for section in page.sections] == [
+        "UQ distribution",
+        "Modes",
+        "Heterogeneity and estimation",
+        "Checks",
+        "Diagnostics",
+        "Data",
+        "What was fitted",
+    ]
+    pieces = blocks_of(page, "Modes")[0].frame
+    assert len(pieces) == 2
+    assert np.allclose(pieces["median"], [-4, 4], atol=1)
+    assert pieces["share of the draws"].sum() == pytest.approx(0.9, abs=0.03)
+    assert "separate pieces" in page.lead
+    assert blocks_of(page, "Checks")[0].kind == "good"
+    assert len(blocks_of(page, "What was fitted")) == 2
+    assert is_alone(render(page))
+
+
+def test_checks_of_a_uq_distribution_see_a_wrong_predictive(two_groups):
+    uq, _, y = two_groups
+    assert blocks_of(uq_page(uq, 3 * y), "Checks")[0].kind == "advice"
+    (without,) = blocks_of(uq_page(uq), "Checks")
+    assert without.kind == "advice"
+    assert "No observations were given" in without.text
+
+
+def test_checks_of_counts_are_uniform_where_the_predictive_is_right(rng, short):
+    y = rng.poisson(4.0, 300).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPSWarning)
+        uq = GPS(poisson_counts(), algorithm=short, n_chains=2).fit(y)
+    own = uq.predict_draws(n_draws=500)[0, :, 0].astype(float)
+    assert blocks_of(uq_page(uq, own), "Checks")[0].kind == "good"
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_uq_distribution_that_depends_on_x_is_shown_at_rows_of_it(rng, short):
+    X = pd.DataFrame({"age": rng.normal(size=60)})
+    y = (X["age"] > 0).to_numpy(dtype=float)
+    generator = MLP(conditional=True)
+    uq = GPS(categorical(2), generator, algorithm=short, n_chains=2).fit(X, y)
+    assert uq.classifies
+    page = uq_page(uq, X, y)
+    summary = blocks_of(page, "UQ distribution")[-1].frame
+    assert list(summary.index[:2]) == ["logits[0], row 1", "logits[1], row 1"]
+    assert "logits[1], row 60" in summary.index
+    assert "classes" in blocks_of(page, "Checks")[0].text
+    assert list(blocks_of(page, "Data")[0].frame.index) == ["y", "age"]
+    assert "depend on x" in uq_page(uq).lead
+    with pytest.raises(GPSError, match="the one row"):
+        uq.columns(10, X)
+
+
+def test_vectors_are_reported_without_checks_of_single_numbers(rng, short):
+    y = rng.normal(size=(60, 2))
+    model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPSWarning)
+        uq = GPS(model, algorithm=short, n_chains=1).fit(y)
+    assert "shape (2,)" in blocks_of(uq_page(uq, y), "Checks")[0].text
+
+
+def test_a_saved_uq_distribution_says_how_it_is_reported(two_groups, tmp_path):
+    uq, model, y = two_groups
+    refused = invoke("report", uq.save(tmp_path / "model"))
+    assert refused.exit_code == 1
+    assert "uq_page(gpsuq.load(path, model=...), X, y)" in " ".join(refused.output.split())
+    assert render(uq_page(load(tmp_path / "model", model=model), y)) == render(uq_page(uq, y))
+
+
+def test_a_law_that_only_differs_between_chains_has_no_pieces(rng):
+    index = pd.MultiIndex.from_product([range(4), range(500)], names=["chain", "draw"])
+    chain = index.get_level_values(0).to_numpy()
+    draws = pd.DataFrame({"a": chain + 1e-3 * rng.normal(size=2000), "b": rng.normal(size=2000)}, index=index)
+    by_chain = {name: draws[name].to_numpy().reshape(4, 500) for name in draws}
+    pieces = pieces_of(draws, summary_table(by_chain, 0.95, reweighted=True))
+    assert list(pieces.index) == ["b"]
+    assert "listed for a:" in mode_blocks(pieces, ["a", "b"])[1].text
+
+
+def test_few_outcomes_are_not_blamed_for_chance():
+    found = {"pit": [2] * 10, "coverage": {"0.5": 0.35, "0.9": 0.95}}
+    assert calibration_blocks(found, "rows", advice="")[0].kind == "good"
+    many = {"pit": [200] * 10, "coverage": {"0.5": 0.35, "0.9": 0.95}}
+    assert calibration_blocks(many, "rows", advice="Look.")[0].kind == "advice"
 
 
 def test_fit_and_report_from_the_command_line(tmp_path, scissors):

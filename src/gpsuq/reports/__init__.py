@@ -6,6 +6,7 @@ from gpsuq.reports.linear import linear_checks, linear_page
 from gpsuq.reports.page import Gallery, Page, Picture, Section, Table, Text, write_page
 from gpsuq.reports.poisson import poisson_page
 from gpsuq.reports.saved import saved_page
+from gpsuq.reports.uq import uq_page
 
 __all__ = [
     "Gallery",
@@ -20,5 +21,6 @@ __all__ = [
     "linear_page",
     "poisson_page",
     "saved_page",
+    "uq_page",
     "write_page",
 ]

@@ -13,20 +13,25 @@ import pandas as pd
 from gpsuq.errors import GPSError
 from gpsuq.estimators.linear import GPSLinearRegression
 from gpsuq.generators import MLP
-from gpsuq.plots.checks import pit_histogram, spread_shares, subgroup_scatter
-from gpsuq.plots.distributions import table_marginals, table_pairs
+from gpsuq.plots.checks import subgroup_scatter
+from gpsuq.reports.blocks import (
+    column_table,
+    differing_most,
+    distribution_blocks,
+    finding_blocks,
+    spread_blocks,
+    summary_block,
+)
+from gpsuq.reports.calibration import calibration, calibration_blocks
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
 
 CHECKS_FILE = "checks.json"
-_BINS = 20
-_COVERAGES = (0.5, 0.8, 0.9, 0.95)
 _WORST_ROWS = 10
 _SHOWN_ROWS = 2000
 _PARTS = ("n", "target", "columns", "pit", "coverage", "worst", "subgroups", "shown")
 _SHOWN_COEFFICIENTS = 5
-_MOST_SHARES = 40
 _MOST_NARROW = 8
-_OFF = 0.05
+_MISFIT = "Look for a missing covariate, a curved relation, or very few rows."
 
 
 def linear_checks(estimator: GPSLinearRegression, X: pd.DataFrame, y: pd.Series, rows: pd.DataFrame) -> dict[str, Any]:
@@ -35,10 +40,7 @@ def linear_checks(estimator: GPSLinearRegression, X: pd.DataFrame, y: pd.Series,
     ``rows`` is what ``estimator.explain_rows(X, y)`` gave.
     """
     probability = estimator.predict_cdf(X, y)
-    counts, _ = np.histogram(probability, bins=_BINS, range=(0.0, 1.0))
-    inside = {str(c): float((np.abs(probability - 0.5) <= 0.5 * c).mean()) for c in _COVERAGES}
     table = pd.concat([y.rename(str(y.name)), X], axis=1)
-    described = table.describe().T[["mean", "std", "min", "50%", "max"]].rename(columns={"50%": "median", "std": "sd"})
     worst = rows.assign(y=np.asarray(y), predicted=estimator.predict(X)).nlargest(_WORST_ROWS, "outlier_score")
     sizes = rows["subgroup"].value_counts().sort_index()
     names = [str(name) for name in X.columns]
@@ -48,9 +50,8 @@ def linear_checks(estimator: GPSLinearRegression, X: pd.DataFrame, y: pd.Series,
     return {
         "n": len(table),
         "target": str(y.name),
-        "columns": _as_json(described),
-        "pit": counts.tolist(),
-        "coverage": inside,
+        "columns": _as_json(column_table(table)),
+        **calibration(probability),
         "worst": _as_json(worst[["y", "predicted", "subgroup", "outlier_score"]].set_axis(worst.index + 1)),
         "subgroups": _as_json(rows.groupby("subgroup")[names].mean().assign(rows=sizes)),
         "shown": {
@@ -127,11 +128,12 @@ def linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None
     sections = [
         Section("Coefficients", [*_seen(checks), *_coefficient_blocks(estimator, summary)]),
         Section("UQ distribution", _distribution_blocks(estimator, summary)),
-        Section("Heterogeneity and estimation", _spread_blocks(summary)),
+        Section("Heterogeneity and estimation", spread_blocks(summary)),
     ]
     if checks is not None:
-        sections += [Section("Checks", _check_blocks(checks)), Section("Rows", _row_blocks(checks))]
-    sections.append(Section("Diagnostics", _diagnostics(estimator)))
+        sections.append(Section("Checks", calibration_blocks(checks, "rows", advice=_MISFIT)))
+        sections.append(Section("Rows", _row_blocks(checks)))
+    sections.append(Section("Diagnostics", finding_blocks(estimator.findings_)))
     if checks is not None:
         sections.append(Section("Data", [Table(_from_json(checks["columns"]), "Columns of the table")]))
     sections.append(Section("What was fitted", [Table(_settings(estimator), "Settings")]))
@@ -154,7 +156,6 @@ def _seen(checks: Mapping[str, Any] | None) -> list[Block]:
 
 
 def _coefficient_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
-    columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd", "population_lower", "population_upper"]
     return [
         Picture(
             estimator.plot_coefficients(),
@@ -162,66 +163,26 @@ def _coefficient_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -
             "Dark: all chains and draws; light: within chains, how rows differ.",
             wide=estimator.n_features_in_ > _MOST_NARROW,
         ),
-        Table(summary[columns], "Mean of a coefficient over rows (95%), and where a row's own lies (95%)"),
+        summary_block(summary, "row"),
     ]
+
+
+def _draws(estimator: GPSLinearRegression, summary: pd.DataFrame) -> pd.DataFrame:
+    """Give draws of the coefficients and of sigma, indexed by chain and draw."""
+    draws = estimator.draws_
+    n_chains, each = draws["sigma"].shape
+    index = pd.MultiIndex.from_product([range(n_chains), range(each)], names=["chain", "draw"])
+    names = summary.index[: estimator.n_features_in_]
+    table = pd.DataFrame(draws["slope"].reshape(len(index), -1), columns=names, index=index)
+    return table.assign(sigma=draws["sigma"].ravel())
 
 
 def _distribution_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
-    draws = estimator.draws_
-    names = [str(name) for name in summary.index[: estimator.n_features_in_]]
-    spread = (summary["heterogeneity_sd"] / summary["estimation_sd"].clip(lower=1e-300)).iloc[: len(names)]
-    chosen = sorted(np.argsort(-spread.to_numpy(), kind="stable")[:_SHOWN_COEFFICIENTS])
-    n_chains, each = draws["sigma"].shape
-    index = pd.MultiIndex.from_product([range(n_chains), range(each)], names=["chain", "draw"])
-    table = pd.DataFrame({names[j]: draws["slope"][..., j].ravel() for j in chosen}, index=index)
-    table["sigma"] = draws["sigma"].ravel()
-    few = (
-        "" if len(chosen) == len(names) else f" The {len(chosen)} coefficients that differ most between rows are shown."
-    )
-    return [
-        Text(
-            "The law of a row's own parameters. Several peaks are subgroups; a single narrow one is a shared value."
-            + few
-        ),
-        Picture(table_marginals(table), "Histograms of the parameters", "Thin outlines are single chains.", wide=True),
-        Picture(
-            table_pairs(table), "Scatter plots of pairs of parameters", "Pairs of parameters of one row.", wide=True
-        ),
-    ]
-
-
-def _spread_blocks(summary: pd.DataFrame) -> list[Block]:
-    return [
-        Text(
-            "Two kinds of uncertainty that must not be mixed up: how parameters differ between observations, which "
-            "more data do not reduce, and how little these data say about their law, which they do."
-        ),
-        Picture(spread_shares(summary.head(_MOST_SHARES)), "Shares of heterogeneity and estimation in each variance"),
-        Table(summary[["heterogeneity_sd", "estimation_sd"]], "Standard deviations"),
-    ]
-
-
-def _check_blocks(checks: Mapping[str, Any]) -> list[Block]:
-    coverage = pd.DataFrame({"inside": {f"{float(c):.0%}": f"{share:.1%}" for c, share in checks["coverage"].items()}})
-    worst = max(abs(float(c) - share) for c, share in checks["coverage"].items())
-    verdict = (
-        Text("Prediction intervals hold as many rows as they should, within 5 points.", "good")
-        if worst <= _OFF
-        else Text(
-            f"Prediction intervals miss their coverage by up to {worst:.0%} on the rows that were fitted. Look for a "
-            "missing covariate, a curved relation, or very few rows.",
-            "advice",
-        )
-    )
-    return [
-        verdict,
-        Picture(
-            pit_histogram(checks["pit"]),
-            "Histogram of the probability of at most y",
-            "Flat where the predictive is right; a hump means intervals that are too wide, a bowl too narrow.",
-        ),
-        Table(coverage.rename_axis("prediction interval"), "Share of the fitted rows inside"),
-    ]
+    names = list(summary.index[: estimator.n_features_in_])
+    chosen = differing_most(summary.loc[names], _SHOWN_COEFFICIENTS)
+    few = f"The {len(chosen)} coefficients that differ most between rows are shown."
+    draws = _draws(estimator, summary)[[*chosen, "sigma"]]
+    return distribution_blocks(draws, "" if len(chosen) == len(names) else few)
 
 
 def _row_blocks(checks: Mapping[str, Any]) -> list[Block]:
@@ -232,12 +193,6 @@ def _row_blocks(checks: Mapping[str, Any]) -> list[Block]:
     worst = _from_json(checks["worst"]).rename_axis("row")
     text = "The most surprising rows, in nats beyond an ordinary one (above about 5 is rare); rows count from 1."
     return [*blocks, Text(text), Table(worst, "Rows to look at")]
-
-
-def _diagnostics(estimator: GPSLinearRegression) -> list[Block]:
-    if not estimator.findings_:
-        return [Text("Nothing to be careful about was found.", "good")]
-    return [Text(finding.message, "advice") for finding in estimator.findings_]
 
 
 def _settings(estimator: GPSLinearRegression) -> pd.DataFrame:

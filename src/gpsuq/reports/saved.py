@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.estimators.linear import GPSLinearRegression
 from gpsuq.estimators.poisson import GPSPoissonProcess
 from gpsuq.io import CONFIG_FILE, load
+from gpsuq.io.classifier import CLASSIFIERS
 from gpsuq.reports.experiment import experiment_page
 from gpsuq.reports.linear import linear_page, read_checks
 from gpsuq.reports.page import Page
 from gpsuq.reports.poisson import poisson_page
 
 REPORT_FILE, ROWS_FILE = "report.html", "rows.jsonl"
+_IN_PYTHON = {
+    "UQDistribution": "uq_page(gpsuq.load(path, model=...), X, y)",
+    **dict.fromkeys(CLASSIFIERS, "classifier_page(gpsuq.load(path, network=...), X, y)"),
+}
+"""From the name of a type that may hold the user's code to how its report is made."""
 
 
 def can_be_made_again(directory: Path) -> bool:
@@ -24,7 +32,7 @@ def can_be_made_again(directory: Path) -> bool:
     config = directory / CONFIG_FILE
     if not config.is_file():
         return not (directory / ROWS_FILE).exists()
-    return isinstance(load(directory), (GPSLinearRegression, GPSPoissonProcess))
+    return isinstance(_loaded(directory), (GPSLinearRegression, GPSPoissonProcess))
 
 
 def saved_page(directory: str | Path) -> Page:
@@ -47,7 +55,7 @@ def saved_page(directory: str | Path) -> Page:
         raise GPSError(f"there is no directory {directory}")
     if not (directory / CONFIG_FILE).is_file():
         return experiment_page(directory)
-    model = load(directory)
+    model = _loaded(directory)
     if isinstance(model, GPSLinearRegression):
         return linear_page(model, read_checks(directory))
     if isinstance(model, GPSPoissonProcess):
@@ -56,3 +64,16 @@ def saved_page(directory: str | Path) -> Page:
         f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with --data "
         "FILE, or in Python, gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
     )
+
+
+def _loaded(directory: Path) -> Any:
+    """Load a model; where that needs the user's code, say how its report is made."""
+    try:
+        return load(directory)
+    except MissingCodeError as error:
+        page = _IN_PYTHON.get(json.loads((directory / CONFIG_FILE).read_text())["type"])
+        if page is None:
+            raise
+        raise MissingCodeError(
+            f"{error}. Its report is made in Python: gpsuq.reports.write_page(gpsuq.reports.{page}, 'report.html')"
+        ) from error
