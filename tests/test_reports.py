@@ -24,6 +24,7 @@ from gpsuq import (
     Location,
     ObservationModel,
     Recipe,
+    datasets,
     load,
 )
 from gpsuq.cli import app
@@ -114,6 +115,17 @@ def test_a_regression_has_everything(scissors, tmp_path):
     (tmp_path / "checks.json").write_text("{}")
     with pytest.raises(GPSError, match="damaged"):
         read_checks(tmp_path)
+
+
+def test_a_regression_lists_the_pieces_of_each_coefficient():
+    data = datasets.scissors(400, seed=1)
+    model = GPSLinearRegression(n_chains=4, n_steps=200).fit(data.X, data.y)
+    pieces = blocks_of(linear_page(model), "Modes")[0].frame
+    large = pieces[pieces["share of the draws"] > 0.3]
+    assert np.allclose(large["median"], [-1, 1], atol=0.2)
+    shared = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
+    (text,) = blocks_of(linear_page(shared), "Modes")
+    assert "no modes" in text.text
 
 
 def test_probabilities_of_outcomes_are_uniform_for_the_models_own(scissors):

@@ -15,10 +15,13 @@ from gpsuq.estimators.linear import GPSLinearRegression
 from gpsuq.generators import MLP
 from gpsuq.plots.checks import subgroup_scatter
 from gpsuq.reports.blocks import (
+    MOST_PARAMETERS,
     column_table,
     differing_most,
     distribution_blocks,
     finding_blocks,
+    mode_blocks,
+    pieces_of,
     spread_blocks,
     summary_block,
 )
@@ -128,6 +131,7 @@ def linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None
     sections = [
         Section("Coefficients", [*_seen(checks), *_coefficient_blocks(estimator, summary)]),
         Section("UQ distribution", _distribution_blocks(estimator, summary)),
+        Section("Modes", _mode_blocks(estimator, summary)),
         Section("Heterogeneity and estimation", spread_blocks(summary)),
     ]
     if checks is not None:
@@ -183,6 +187,13 @@ def _distribution_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) 
     few = f"The {len(chosen)} coefficients that differ most between rows are shown."
     draws = _draws(estimator, summary)[[*chosen, "sigma"]]
     return distribution_blocks(draws, "" if len(chosen) == len(names) else few)
+
+
+def _mode_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
+    if not estimator.heterogeneous_:
+        return [Text("All rows share their coefficients, so that there are no modes to tell apart.")]
+    names = differing_most(summary.iloc[: estimator.n_features_in_], MOST_PARAMETERS)
+    return mode_blocks(pieces_of(_draws(estimator, summary)[names], summary), names)
 
 
 def _row_blocks(checks: Mapping[str, Any]) -> list[Block]:
