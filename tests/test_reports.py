@@ -32,7 +32,18 @@ from gpsuq.datasets import load_images
 from gpsuq.decisions import assess
 from gpsuq.models import categorical, poisson_counts
 from gpsuq.networks import feed_forward
-from gpsuq.reports import Page, Section, Table, Text, classifier_page, experiment_page, linear_page, uq_page, write_page
+from gpsuq.reports import (
+    Page,
+    Section,
+    Table,
+    Text,
+    classifier_page,
+    experiment_page,
+    linear_page,
+    poisson_page,
+    uq_page,
+    write_page,
+)
 from gpsuq.reports.blocks import mode_blocks, pieces_of
 from gpsuq.reports.calibration import calibration_blocks
 from gpsuq.reports.classifier import chosen_items
@@ -275,7 +286,41 @@ def test_a_point_pattern_is_reported(tmp_path, rng):
     assert invoke("report", tmp_path / "model").exit_code == 0
     html = (tmp_path / "model" / "report.html").read_text()
     assert "<h2>Intensity</h2>" in html
+    assert "frequencies have a standard deviation of 1 cycles per longest side" in html
+    assert "waves per side" not in html
     assert is_alone(html)
+    page = poisson_page(model)
+    assert any("coarse" in block.text for block in blocks_of(page, "Diagnostics"))
+    checks = blocks_of(page, "Checks")
+    assert "It has seen these points" in checks[0].text
+    rates, counts = model.block_counts(4)
+    assert rates.shape[1] == counts.shape[1] == 16
+    assert counts.sum() == 60
+    assert rates.mean(0).sum() == pytest.approx(model.integral(), rel=0.02)
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_point_pattern_says_what_to_be_careful_about(rng, tmp_path):
+    corner = np.vstack([0.3 * rng.random((20, 2)), [[3.0, 3.0]]])
+    model = GPSPoissonProcess(n_steps=10, n_chains=2, frequency=0.0, outside="drop").fit(corner, (0, 1, 0, 1))
+    again = load(model.save(tmp_path / "model"))
+    assert again.n_outside_ == 1
+    advice = " ".join(block.text for block in blocks_of(poisson_page(again), "Diagnostics"))
+    for word in ("20 points say little", "dropped (1)", "% of the window"):
+        assert word in advice
+    assert "taken to be constant" in poisson_page(again).lead
+
+
+def test_heterogeneity_and_estimation_of_an_intensity_are_shown_apart(rng):
+    patterns = [rng.random((size, 2)) for size in (10, 20, 40, 80, 160, 320)]
+    model = GPSPoissonProcess(n_steps=60, n_chains=2, frequency=0.0).fit(patterns, (0, 1, 0, 1))
+    assert model.spread_ == 1
+    table = blocks_of(poisson_page(model), "Heterogeneity and estimation")[1].frame
+    assert list(table.index) == ["heterogeneity between blocks", "uncertainty of estimation"]
+    surfaces = model.fit_.surfaces(model.grid_.nodes[0])
+    draws = model.sample_intensity(model.grid_.nodes[0], 20_000)
+    both = np.sqrt((1 + surfaces.heterogeneity**2) * (1 + surfaces.estimation**2) - 1)
+    assert np.allclose(draws.std(0) / draws.mean(0), both, rtol=0.1)
 
 
 def test_an_experiment_is_reported(tmp_path):
