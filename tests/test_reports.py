@@ -46,8 +46,9 @@ from gpsuq.reports import (
 )
 from gpsuq.reports.blocks import mode_blocks, pieces_of
 from gpsuq.reports.calibration import calibration_blocks
+from gpsuq.reports.checks import read_checks, write_checks
 from gpsuq.reports.classifier import chosen_items
-from gpsuq.reports.linear import linear_checks, read_checks, write_checks
+from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page, linear_checks
 from gpsuq.reports.page import render
 from gpsuq.spatial import Window
 from gpsuq.summaries import summary_table
@@ -110,22 +111,36 @@ def test_names_in_the_data_are_text_not_code():
 
 def test_a_regression_has_everything(scissors, tmp_path):
     model, X, y = scissors
-    rows = model.explain_rows(X, y)
-    checks = linear_checks(model, X, y, rows)
+    checks = linear_checks(model, X, y)
     assert sum(checks["pit"]) == 300
     assert set(checks["coverage"]) == {"0.5", "0.8", "0.9", "0.95"}
     write_checks(checks, tmp_path)
-    assert read_checks(tmp_path) == json.loads(json.dumps(checks))
-    html = render(linear_page(model, checks))
+    assert read_checks(tmp_path, LINEAR_PARTS) == json.loads(json.dumps(checks))
+    html = render(linear_page(model, X, y))
+    assert html == render(checked_linear_page(model, read_checks(tmp_path, LINEAR_PARTS)))
     for title in ("Coefficients", "UQ distribution", "Heterogeneity and estimation", "Checks", "Diagnostics", "Data"):
         assert f"<h2>{title}</h2>" in html
     assert EVIL not in html
     assert "y &amp; co" in html
     assert is_alone(html)
-    assert "<h2>Checks</h2>" not in render(linear_page(model))
+    assert "No rows were given" in render(linear_page(model))
+    assert "<h2>Rows</h2>" not in render(linear_page(model))
+    with pytest.raises(GPSError, match="both X and y"):
+        linear_page(model, X)
     (tmp_path / "checks.json").write_text("{}")
     with pytest.raises(GPSError, match="damaged"):
-        read_checks(tmp_path)
+        read_checks(tmp_path, LINEAR_PARTS)
+
+
+def test_rows_of_a_regression_have_the_names_of_the_table_or_count_from_one(scissors):
+    model, X, y = scissors
+    counted = linear_checks(model, X, y)["worst"]["index"]
+    named = linear_checks(model, X.set_axis([f"row {row}" for row in X.index]), y)["worst"]["index"]
+    assert named == [f"row {int(row) - 1}" for row in counted]
+    plain = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(X.to_numpy(), y.to_numpy())
+    page = linear_page(plain, X.to_numpy(), y.to_numpy())
+    assert page.title == "Linear regression of y"
+    assert list(blocks_of(page, "Data")[0].frame.index) == ["y", "x0", "x1"]
 
 
 def test_a_regression_lists_the_pieces_of_each_coefficient():

@@ -2,7 +2,7 @@
 
 from gpsuq.reports.classifier import classifier_page
 from gpsuq.reports.experiment import experiment_page
-from gpsuq.reports.linear import linear_checks, linear_page
+from gpsuq.reports.linear import linear_page
 from gpsuq.reports.page import Gallery, Page, Picture, Section, Table, Text, write_page
 from gpsuq.reports.poisson import poisson_page
 from gpsuq.reports.saved import saved_page
@@ -17,7 +17,6 @@ __all__ = [
     "Text",
     "classifier_page",
     "experiment_page",
-    "linear_checks",
     "linear_page",
     "poisson_page",
     "saved_page",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,74 +24,31 @@ from gpsuq.reports.blocks import (
     summary_block,
 )
 from gpsuq.reports.calibration import calibration, calibration_blocks
+from gpsuq.reports.checks import frame_as_json, frame_from_json
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
 
-CHECKS_FILE = "checks.json"
 _WORST_ROWS = 10
 _SHOWN_ROWS = 2000
-_PARTS = ("n", "target", "columns", "pit", "coverage", "worst", "subgroups", "shown")
+LINEAR_PARTS = ("n", "target", "columns", "pit", "coverage", "worst", "subgroups", "shown")
 _SHOWN_COEFFICIENTS = 5
 _MOST_NARROW = 8
 _MISFIT = "Look for a missing covariate, a curved relation, or very few rows."
+_SEEN_BEFORE = "Rows that were fitted flatter a fit a little: judge by new ones, where there are any."
+_NO_ROWS = (
+    "No rows were given, so that nothing here says whether predictions hold. Name a table, gpsuq report DIRECTORY "
+    "--data FILE --target COLUMN, or pass rows in Python, linear_page(model, X, y)."
+)
 
 
-def linear_checks(estimator: GPSLinearRegression, X: pd.DataFrame, y: pd.Series, rows: pd.DataFrame) -> dict[str, Any]:
-    """Compare a fit with its data: everything that a report says about them, as JSON holds it.
-
-    ``rows`` is what ``estimator.explain_rows(X, y)`` gave.
-    """
-    probability = estimator.predict_cdf(X, y)
-    table = pd.concat([y.rename(str(y.name)), X], axis=1)
-    worst = rows.assign(y=np.asarray(y), predicted=estimator.predict(X)).nlargest(_WORST_ROWS, "outlier_score")
-    sizes = rows["subgroup"].value_counts().sort_index()
-    names = [str(name) for name in X.columns]
-    summary = estimator.summary().iloc[: len(names)]
-    most = int(np.argmax(summary["heterogeneity_sd"].to_numpy() * X.std().to_numpy()))
-    some = np.sort(np.random.default_rng(0).permutation(len(X))[:_SHOWN_ROWS])
-    return {
-        "n": len(table),
-        "target": str(y.name),
-        "columns": _as_json(column_table(table)),
-        **calibration(probability),
-        "worst": _as_json(worst[["y", "predicted", "subgroup", "outlier_score"]].set_axis(worst.index + 1)),
-        "subgroups": _as_json(rows.groupby("subgroup")[names].mean().assign(rows=sizes)),
-        "shown": {
-            "covariate": names[most],
-            "x": X.iloc[some, most].tolist(),
-            "y": np.asarray(y)[some].tolist(),
-            "subgroup": rows["subgroup"].iloc[some].tolist(),
-        },
-    }
-
-
-def write_checks(checks: Mapping[str, Any], directory: Path) -> Path:
-    """Write checks beside a saved model, for a report that is made later."""
-    path = directory / CHECKS_FILE
-    path.write_text(json.dumps(checks, indent=2) + "\n")
-    return path
-
-
-def read_checks(directory: Path) -> dict[str, Any] | None:
-    """Read the checks beside a saved model; None where there are none."""
-    path = directory / CHECKS_FILE
-    if not path.is_file():
-        return None
-    try:
-        checks = json.loads(path.read_text())
-        return {name: checks[name] for name in _PARTS}
-    except (ValueError, KeyError, TypeError) as error:
-        raise GPSError(f"{path} is damaged ({error}); delete it, or fit again") from error
-
-
-def linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None = None) -> Page:
-    """Give the report of a fitted regression; without ``checks`` it says nothing about the data.
+def linear_page(estimator: GPSLinearRegression, X: Any = None, y: Any = None) -> Page:
+    """Give the report of a fitted regression; without rows it says nothing about predictions.
 
     Parameters
     ----------
     estimator
         The fitted regression.
-    checks
-        What ``gpsuq.reports.linear.linear_checks`` gave for a table.
+    X, y
+        Rows to compare it with, those of the fit or new ones.
 
     Examples
     --------
@@ -103,17 +58,62 @@ def linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None
     >>> from gpsuq import GPSLinearRegression
     >>> from gpsuq.datasets import correlated
     >>> from gpsuq.reports import linear_page, write_page
-    >>> from gpsuq.reports.linear import linear_checks
     >>> data = correlated(200, 1)
     >>> X, y = pd.DataFrame(data.X, columns=["size"]), pd.Series(data.y, name="price")
     >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(X, y)
-    >>> page = linear_page(model, linear_checks(model, X, y, model.explain_rows(X, y)))
+    >>> page = linear_page(model, X, y)
     >>> page.title, page.facts[0]
     ('Linear regression of price', ('rows', '200'))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_page(page, Path(folder, "report.html")).name
     'report.html'
     """
+    if (X is None) != (y is None):
+        raise GPSError("a regression is compared with rows and their targets: pass both X and y, or neither")
+    return checked_linear_page(estimator, None if X is None else linear_checks(estimator, X, y))
+
+
+def linear_checks(estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataFrame | None = None) -> dict[str, Any]:
+    """Compare a fit with rows: everything that a report says about them, as JSON holds it.
+
+    ``rows`` is what ``estimator.explain_rows(X, y)`` gave, where that was computed already.
+    """
+    probability, predicted = estimator.predict_cdf(X, y), estimator.predict(X)
+    rows = estimator.explain_rows(X, y) if rows is None else rows
+    target = str(getattr(y, "name", None) or "y")
+    outcome = np.asarray(y, dtype=np.float64).ravel()
+    summary = estimator.summary().iloc[: estimator.n_features_in_]
+    names = [str(name) for name in summary.index]
+    covariates = pd.DataFrame(np.asarray(X, dtype=np.float64), columns=names)
+    table = pd.concat([pd.Series(outcome, name=target), covariates], axis=1)
+    judged = rows.set_axis(_row_names(rows.index)).assign(y=outcome, predicted=predicted)
+    worst = judged.nlargest(_WORST_ROWS, "outlier_score")[["y", "predicted", "subgroup", "outlier_score"]]
+    sizes = rows["subgroup"].value_counts().sort_index()
+    most = int(np.argmax(summary["heterogeneity_sd"].to_numpy() * covariates.std().to_numpy()))
+    some = np.sort(np.random.default_rng(0).permutation(len(table))[:_SHOWN_ROWS])
+    return {
+        "n": len(table),
+        "target": target,
+        "columns": frame_as_json(column_table(table)),
+        **calibration(probability),
+        "worst": frame_as_json(worst),
+        "subgroups": frame_as_json(rows.groupby("subgroup")[names].mean().assign(rows=sizes)),
+        "shown": {
+            "covariate": names[most],
+            "x": covariates.iloc[some, most].tolist(),
+            "y": outcome[some].tolist(),
+            "subgroup": rows["subgroup"].iloc[some].tolist(),
+        },
+    }
+
+
+def _row_names(index: pd.Index) -> pd.Index:
+    """Count rows from 1, unless the table names them."""
+    return index + 1 if isinstance(index, pd.RangeIndex) and index.start == 0 else index
+
+
+def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None) -> Page:
+    """Give the report of a regression from what :func:`linear_checks` said about rows, if anything."""
     summary = estimator.summary()
     differ = estimator.heterogeneous_
     facts = [("coefficients", "differ between rows" if differ else "the same for all rows")]
@@ -134,12 +134,14 @@ def linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None
         Section("Modes", _mode_blocks(estimator, summary)),
         Section("Heterogeneity and estimation", spread_blocks(summary)),
     ]
-    if checks is not None:
-        sections.append(Section("Checks", calibration_blocks(checks, "rows", advice=_MISFIT)))
-        sections.append(Section("Rows", _row_blocks(checks)))
+    if checks is None:
+        sections.append(Section("Checks", [Text(_NO_ROWS, "advice")]))
+    else:
+        shown = [*calibration_blocks(checks, "rows", advice=_MISFIT), Text(_SEEN_BEFORE)]
+        sections += [Section("Checks", shown), Section("Rows", _row_blocks(checks))]
     sections.append(Section("Diagnostics", finding_blocks(estimator.findings_)))
     if checks is not None:
-        sections.append(Section("Data", [Table(_from_json(checks["columns"]), "Columns of the table")]))
+        sections.append(Section("Data", [Table(frame_from_json(checks["columns"]), "Columns of the table")]))
     sections.append(Section("What was fitted", [Table(_settings(estimator), "Settings")]))
     title = "Linear regression" if checks is None else f"Linear regression of {checks['target']}"
     return Page(title, lead, sections, facts)
@@ -198,11 +200,14 @@ def _mode_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[
 
 def _row_blocks(checks: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = []
-    subgroups = _from_json(checks["subgroups"])
+    subgroups = frame_from_json(checks["subgroups"])
     if len(subgroups) > 1:
         blocks.append(Table(subgroups.rename_axis("subgroup"), "Subgroups: mean coefficients and rows"))
-    worst = _from_json(checks["worst"]).rename_axis("row")
-    text = "The most surprising rows, in nats beyond an ordinary one (above about 5 is rare); rows count from 1."
+    worst = frame_from_json(checks["worst"]).rename_axis("row")
+    text = (
+        "The most surprising rows, in nats beyond an ordinary one (above about 5 is rare). They count from 1, unless "
+        "the table names them."
+    )
     return [*blocks, Text(text), Table(worst, "Rows to look at")]
 
 
@@ -212,15 +217,3 @@ def _settings(estimator: GPSLinearRegression) -> pd.DataFrame:
         seed=estimator.seed_,
         spread_weight_in_use=estimator.spread_weight_,
     )
-
-
-def _as_json(frame: pd.DataFrame) -> dict[str, Any]:
-    return {
-        "index": list(map(str, frame.index)),
-        "values": json.loads(frame.to_json(orient="values")),
-        "names": list(map(str, frame.columns)),
-    }
-
-
-def _from_json(held: Mapping[str, Any]) -> pd.DataFrame:
-    return pd.DataFrame(held["values"], index=held["index"], columns=held["names"])

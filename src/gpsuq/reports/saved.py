@@ -11,8 +11,9 @@ from gpsuq.estimators.linear import GPSLinearRegression
 from gpsuq.estimators.poisson import GPSPoissonProcess
 from gpsuq.io import CONFIG_FILE, load
 from gpsuq.io.classifier import CLASSIFIERS
+from gpsuq.reports.checks import read_checks
 from gpsuq.reports.experiment import experiment_page
-from gpsuq.reports.linear import linear_page, read_checks
+from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page
 from gpsuq.reports.page import Page
 from gpsuq.reports.poisson import poisson_page
 
@@ -57,7 +58,7 @@ def saved_page(directory: str | Path) -> Page:
         return experiment_page(directory)
     model = _loaded(directory)
     if isinstance(model, GPSLinearRegression):
-        return linear_page(model, read_checks(directory))
+        return checked_linear_page(model, read_checks(directory, LINEAR_PARTS))
     if isinstance(model, GPSPoissonProcess):
         return poisson_page(model)
     raise GPSError(
