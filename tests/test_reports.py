@@ -285,6 +285,18 @@ def test_fit_and_report_from_the_command_line(tmp_path, scissors):
     assert (model / "report.html").read_text() == first
     assert invoke("report", model, "--out", tmp_path / "mine.html").exit_code == 0
     assert (tmp_path / "mine.html").read_text() == first
+    bare = load(model).save(tmp_path / "bare")
+    assert invoke("report", bare).exit_code == 0
+    assert "No rows were given" in (bare / "report.html").read_text()
+    kept = invoke("report", bare)
+    assert kept.exit_code == 1  # a page made in Python may say more than can be said again
+    judged = ("report", bare, "--data", tmp_path / "data.csv")
+    assert invoke(*judged, "--target", "y", "--force").exit_code == 0
+    assert "<h2>Rows</h2>" in (bare / "report.html").read_text()
+    for options, message in (((), "with --target"), (("--target", "w"), "no column 'w'")):
+        refused = invoke(*judged, *options, "--force")
+        assert refused.exit_code == 1
+        assert message in " ".join(refused.output.split())
     refused = invoke("report", model, "--out", tmp_path / "mine.html")
     assert refused.exit_code == 1
     assert "exists already" in refused.output

@@ -127,7 +127,8 @@ def fit_classifier(
         from gpsuq.estimators.classifier import GPSClassifier
         from gpsuq.io import CLASSIFIER_FILES, replaced, write_model
         from gpsuq.recipes import Recipe
-        from gpsuq.reports.classifier import classifier_page
+        from gpsuq.reports.checks import write_checks
+        from gpsuq.reports.classifier import checked_classifier_page, classifier_checks
         from gpsuq.reports.page import write_page
         from gpsuq.resuming import resumable, unfinished
         from gpsuq.tables import numbered, parted, read_table, split_table, verdict_table
@@ -156,8 +157,9 @@ def fit_classifier(
             if table.encoding.levels:
                 table.encoding.write(folder)
             numbered(verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
-            page = classifier_page(estimator, X, y, verdicts=verdicts, title=f"Classes of {target}")
-            write_page(page, folder / "report.html")
+            checks = classifier_checks(estimator, X, y, verdicts=verdicts)
+            write_checks(checks, folder)
+            write_page(checked_classifier_page(estimator, checks), folder / "report.html")
         found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)
     files = [out / name for name in CLASSIFIER_FILES]
     certain = None if verdicts.uncertain.all() else found.certain

@@ -214,6 +214,8 @@ def _asset(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    if value is None or value != value:
+        return ""
     if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
+        return f"{value:.4g}"
     return str(value)

@@ -8,10 +8,12 @@ from typing import Any
 
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.estimators.linear import GPSLinearRegression
+from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.estimators.poisson import GPSPoissonProcess
 from gpsuq.io import CONFIG_FILE, load
 from gpsuq.io.classifier import CLASSIFIERS
-from gpsuq.reports.checks import read_checks
+from gpsuq.reports.checks import CHECKS_FILE, read_checks
+from gpsuq.reports.classifier import CLASSIFIER_PARTS, checked_classifier_page
 from gpsuq.reports.experiment import experiment_page
 from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page
 from gpsuq.reports.page import Page
@@ -28,12 +30,11 @@ _IN_PYTHON = {
 def can_be_made_again(directory: Path) -> bool:
     """Whether :func:`saved_page` shows all that the page in a directory shows.
 
-    That of a classifier, or of an experiment with networks, has observations that the directory does not hold.
+    That of an experiment with networks, or one made of data from Python, has what the directory does not hold.
     """
-    config = directory / CONFIG_FILE
-    if not config.is_file():
+    if not (directory / CONFIG_FILE).is_file():
         return not (directory / ROWS_FILE).exists()
-    return isinstance(_loaded(directory), (GPSLinearRegression, GPSPoissonProcess))
+    return (directory / CHECKS_FILE).is_file() or isinstance(_loaded(directory), GPSPoissonProcess)
 
 
 def saved_page(directory: str | Path) -> Page:
@@ -61,6 +62,9 @@ def saved_page(directory: str | Path) -> Page:
         return checked_linear_page(model, read_checks(directory, LINEAR_PARTS))
     if isinstance(model, GPSPoissonProcess):
         return poisson_page(model)
+    checks = read_checks(directory, CLASSIFIER_PARTS) if isinstance(model, NetworkClassifier) else None
+    if checks is not None:
+        return checked_classifier_page(model, checks)
     raise GPSError(
         f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with --data "
         "FILE, or in Python, gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
