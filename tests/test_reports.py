@@ -404,14 +404,67 @@ def browser():
         opened.close()
 
 
+def opened(browser, page, path):
+    """Open a page, and give it with the list of what goes wrong on it."""
+    tab, problems = browser.new_page(), []
+    tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.goto(write_page(page, path).as_uri())
+    return tab, problems
+
+
+def reached_by_tab(tab, most=200):
+    """Press Tab until the focus leaves the page; give the names and classes of what had it."""
+    reached = []
+    for _ in range(most):
+        tab.keyboard.press("Tab")
+        name = tab.evaluate("document.activeElement.name || document.activeElement.className")
+        if tab.evaluate("document.activeElement === document.body"):
+            break
+        reached.append(name)
+    return reached
+
+
+def test_wide_tables_are_printed_whole(browser, tmp_path):
+    names = [f"a rather long name of column {number}" for number in range(14)]
+    wide = Table(pd.DataFrame([np.linspace(0, 1, 14)], columns=names, index=["one row"]), "Wide")
+    tab, _ = opened(browser, Page("Wide", "", [Section("Table", [wide])]), tmp_path / "wide.html")
+    cut = "box => box.scrollWidth > box.clientWidth"
+    tab.set_viewport_size({"width": 794, "height": 1123})  # A4
+    assert tab.locator(".scroll").evaluate(cut)
+    tab.emulate_media(media="print")
+    assert not tab.locator(".scroll").evaluate(cut)
+    assert tab.locator("table").bounding_box()["width"] <= 794
+
+
+def test_only_what_is_shown_is_printed(digits_page, browser, tmp_path):
+    tab, problems = opened(browser, digits_page, tmp_path / "report.html")
+    note = tab.locator(".printed")
+    assert not note.is_visible()
+    tab.locator("select[name=class]").select_option("8")
+    shown = tab.locator(".item").count()
+    tab.emulate_media(media="print")
+    assert note.is_visible()
+    total = len(digits_page.sections[0].blocks[1].items)
+    assert f"Printed: {shown} of {total} observations" in note.inner_text()
+    assert "Class: 8" in note.inner_text()
+    assert tab.locator(".item").count() == shown
+    for hidden in (".controls", ".more", "nav"):
+        assert not tab.locator(hidden).is_visible()
+    assert problems == []
+
+
+def test_the_gallery_is_reached_by_tab(digits_page, browser, tmp_path):
+    tab, _ = opened(browser, digits_page, tmp_path / "report.html")
+    reached = reached_by_tab(tab)
+    for name in ("skip", "verdict", "class", "score", "order", "more", "scroll"):
+        assert name in reached
+    assert sum(name.startswith("item") for name in reached) == 60
+
+
 def test_the_gallery_lives_in_a_browser(digits_page, browser, tmp_path):
-    path = write_page(digits_page, tmp_path / "report.html")
-    assert is_alone(path.read_text())
-    page = browser.new_page()
-    problems = []
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(path.as_uri())
+    page, problems = opened(browser, digits_page, tmp_path / "report.html")
+    assert is_alone((tmp_path / "report.html").read_text())
     items = page.locator(".item")
 
     def choice(name):
