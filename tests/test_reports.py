@@ -425,6 +425,20 @@ def reached_by_tab(tab, most=200):
     return reached
 
 
+def test_other_pages_open_without_complaint(browser, scissors, two_groups, rng, tmp_path):
+    model, X, y = scissors
+    uq, _, outcomes = two_groups
+    points = GPSPoissonProcess(n_steps=10, n_chains=2, n_cells=64, frequency=1.0).fit(rng.random((60, 2)), (0, 1, 0, 1))
+    pages = {"linear": linear_page(model, X, y), "uq": uq_page(uq, outcomes), "points": poisson_page(points)}
+    for name, page in pages.items():
+        tab, problems = opened(browser, page, tmp_path / f"{name}.html")
+        assert problems == []
+        pictures = tab.locator("figure img")
+        assert pictures.count() >= 3
+        assert all(pictures.nth(k).evaluate("image => image.naturalWidth > 0") for k in range(pictures.count()))
+        assert "scroll" in reached_by_tab(tab)  # wide tables are scrolled by keyboard
+
+
 def test_wide_tables_are_printed_whole(browser, tmp_path):
     names = [f"a rather long name of column {number}" for number in range(14)]
     wide = Table(pd.DataFrame([np.linspace(0, 1, 14)], columns=names, index=["one row"]), "Wide")
