@@ -47,7 +47,7 @@ from gpsuq.reports import (
 from gpsuq.reports.blocks import mode_blocks, pieces_of
 from gpsuq.reports.calibration import calibration_blocks
 from gpsuq.reports.checks import read_checks, write_checks
-from gpsuq.reports.classifier import chosen_items
+from gpsuq.reports.classifier import chosen_items, training_advice
 from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page, linear_checks
 from gpsuq.reports.page import render
 from gpsuq.spatial import Window
@@ -382,14 +382,27 @@ def test_a_classifier_without_labels_or_images_is_reported(rng):
     assert [section.title for section in page.sections] == [
         "Gallery",
         "Verdicts",
+        "Data",
         "What was fitted",
         "How to read this",
     ]
     assert is_alone(render(page))
+    assert blocks_of(page, "Data")[0].frame.loc["labels", "value"] == "not given"
+    assert "still falling" in blocks_of(page, "What was fitted")[-1].text
+    labelled = blocks_of(classifier_page(model, X, pd.Series(["yes"] * 60, name="answer")), "Data")
+    assert labelled[1].frame["observations"].to_dict() == {"no": 0, "yes": 60}
+    assert list(labelled[2].frame.index) == ["x0", "x1", "x2"]
     with pytest.raises(GPSError, match="images must have shape"):
         classifier_page(model, X, images=X)
     with pytest.raises(GPSError, match="none of the classes"):
         classifier_page(model, X, ["maybe"] * 60)
+
+
+def test_a_loss_that_rose_or_still_falls_is_named():
+    assert "learning rate" in training_advice([0.5, 0.4, 0.6])
+    assert "still falling" in training_advice([0.9, 0.8, 0.7, 0.6, 0.5])
+    assert training_advice([0.9, 0.3, 0.25, 0.24, 0.24, 0.24]) is None
+    assert training_advice([0.9]) is None
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.plots.classes import reliability_curves, risk_coverage_curves
 from gpsuq.plots.training import training_curve
 from gpsuq.recipes import Recipe
+from gpsuq.reports.blocks import MOST_PARAMETERS, column_table
 from gpsuq.reports.checks import frame_as_json, frame_from_json
 from gpsuq.reports.page import Block, Gallery, Page, Picture, Section, Table, Text, data_address, settings_table
 
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_ITEMS = 400
-CLASSIFIER_PARTS = ("n", "target", "uncertain", "by_class", "quality", "gallery")
+CLASSIFIER_PARTS = ("n", "target", "uncertain", "by_class", "quality", "gallery", "labels", "columns")
 _RANKINGS = {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}
 _COVERAGES = np.round(np.linspace(0.5, 1.0, 101), 3)
 _MANY_UNCERTAIN = 0.2
 _POOR_CALIBRATION = 0.05
+_LAST_PART = 5  # of as many parts of the training
+_STILL_FALLING = 0.05  # of all that the loss fell by, in the last part
 
 
 def classifier_page(
@@ -77,7 +80,7 @@ def classifier_page(
     >>> model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X[:80], y[:80])
     >>> page = classifier_page(model, X[80:], y[80:])
     >>> [section.title for section in page.sections]
-    ['Gallery', 'Verdicts', 'Quality', 'What was fitted', 'How to read this']
+    ['Gallery', 'Verdicts', 'Quality', 'Data', 'What was fitted', 'How to read this']
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_page(page, Path(folder, "report.html")).name
     'report.html'
@@ -104,6 +107,8 @@ def classifier_checks(
         "by_class": frame_as_json(_by_class(verdicts, labels)),
         "quality": None if labels is None else _quality(verdicts, labels),
         "gallery": _gallery(model, verdicts, labels, _pictures(X, images)),
+        "labels": None if labels is None else np.bincount(labels, minlength=len(verdicts.classes)).tolist(),
+        "columns": _columns(model, X),
     }
 
 
@@ -122,6 +127,7 @@ def checked_classifier_page(model: NetworkClassifier, checks: Mapping[str, Any],
         Section("Gallery", _gallery_blocks(checks)),
         Section("Verdicts", _verdict_blocks(checks)),
         *([] if quality is None else [Section("Quality", _quality_blocks(quality))]),
+        Section("Data", _data_blocks(model, checks)),
         Section("What was fitted", _fit_blocks(model)),
         Section("How to read this", [Text(text) for text in _READING]),
     ]
@@ -290,6 +296,55 @@ def thumbnail(image: NDArray[np.uint8]) -> str:
     return data_address(buffer.getvalue(), "image/png")
 
 
+def _columns(model: NetworkClassifier, X: Any) -> dict[str, Any] | None:
+    """Describe the columns of a table; other inputs have none, and very many say nothing."""
+    if np.ndim(X) != 2 or np.shape(X)[1] > MOST_PARAMETERS:
+        return None
+    names = getattr(model, "feature_names_in_", None)
+    shown = [f"x{number}" for number in range(np.shape(X)[1])] if names is None else [str(name) for name in names]
+    return frame_as_json(column_table(pd.DataFrame(np.asarray(X, dtype=np.float64), columns=shown)))
+
+
+def _data_blocks(model: NetworkClassifier, checks: Mapping[str, Any]) -> list[Block]:
+    shape = " x ".join(map(str, model.input_shape_))
+    labels, classes = checks["labels"], checks["gallery"]["classes"]
+    rows = {
+        "observations judged": f"{checks['n']:,}",
+        "numbers in an observation": shape,
+        "labels": "not given" if labels is None else "known",
+    }
+    blocks: list[Block] = [Table(pd.DataFrame({"value": rows}), "What was judged")]
+    if labels is not None:
+        counts = pd.DataFrame({"observations": labels}, index=classes).rename_axis("label")
+        blocks.append(Table(counts, "How many observations each class has"))
+    if checks["columns"] is not None:
+        blocks.append(Table(frame_from_json(checks["columns"]).rename_axis("column"), "Inputs"))
+    return blocks
+
+
+def training_advice(losses: Sequence[float]) -> str | None:
+    """Say what the mean losses of the epochs ask for, if anything.
+
+    >>> from gpsuq.reports.classifier import training_advice
+    >>> training_advice([0.9, 0.6, 0.3])[:27]
+    'The loss was still falling '
+    >>> training_advice([0.9, 0.3, 0.21, 0.2, 0.2]) is None
+    True
+    """
+    if len(losses) < 2:
+        return None
+    gained = losses[0] - losses[-1]
+    if gained <= 0:
+        return "The loss ended above where it started: lower the learning rate, Recipe(learning_rate=...)."
+    last = losses[-1 - max(1, len(losses) // _LAST_PART)] - losses[-1]
+    if last <= _STILL_FALLING * gained:
+        return None
+    return (
+        f"The loss was still falling when training ended: train longer, Recipe(epochs=...); there were {len(losses)} "
+        "epochs (--epochs)."
+    )
+
+
 def _fit_blocks(model: NetworkClassifier) -> list[Block]:
     recipe = model.recipe or Recipe()
     params = {name: value for name, value in model.get_params(deep=False).items() if name not in ("network", "recipe")}
@@ -304,4 +359,5 @@ def _fit_blocks(model: NetworkClassifier) -> list[Block]:
     losses: Sequence[float] = model.losses_
     if len(losses) > 1:
         blocks.append(Picture(training_curve(losses), "Mean loss of every epoch", "Training loss."))
-    return blocks
+    advice = training_advice(losses)
+    return blocks if advice is None else [*blocks, Text(advice, "advice")]
