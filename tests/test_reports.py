@@ -464,6 +464,11 @@ def test_wide_tables_are_printed_whole(browser, tmp_path):
     assert tab.locator("table").bounding_box()["width"] <= 794
 
 
+def test_long_headings_may_break_at_underscores_only_where_they_are():
+    html = render(Page("", "", [Section("", [Table(pd.DataFrame({"mean_of_<b>": [1.0]}))])]))
+    assert "mean_<wbr>of_<wbr>&lt;b&gt;" in html
+
+
 def test_only_what_is_shown_is_printed(digits_page, browser, tmp_path):
     tab, problems = opened(browser, digits_page, tmp_path / "report.html")
     note = tab.locator(".printed")
