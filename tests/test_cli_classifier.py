@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
+from gpsuq import load, save
 from gpsuq.cli import app
 
 
@@ -65,8 +66,10 @@ def test_the_saved_model_is_asked(fitted, tmp_path):
     page = tmp_path / "page.html"
     assert invoke("report", model, "--data", data, "--target", "species", "--out", page).exit_code == 0
     assert "150" in page.read_text()
+    again = tmp_path / "again.html"
+    assert invoke("report", model, "--out", again).exit_code == 0
+    assert again.read_text() == (model / "report.html").read_text()
     for options, message in (
-        ((), "--data FILE"),
         (("--data", data, "--target", "colour"), "no column 'colour'"),
         (("--target", "species"), "pass both"),
     ):
@@ -75,7 +78,15 @@ def test_the_saved_model_is_asked(fitted, tmp_path):
         assert message in words(refused)
 
 
-def test_a_page_that_cannot_be_made_again_is_kept(fitted):
+def test_a_classifier_without_kept_verdicts_asks_for_data(fitted, tmp_path):
+    folder, _ = fitted
+    bare = save(load(folder / "model"), tmp_path / "bare")
+    refused = invoke("report", bare)
+    assert refused.exit_code == 1
+    assert "--data FILE" in words(refused)
+
+
+def test_a_page_of_other_rows_does_not_replace_one_unasked(fitted):
     folder, _ = fitted
     before = (folder / "model" / "report.html").read_text()
     refused = invoke("report", folder / "model", "--data", folder / "iris.csv")

@@ -5,23 +5,62 @@ import re
 import shutil
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from torch.distributions import Normal
 from typer.testing import CliRunner
 
-from gpsuq import GPSClassifier, GPSError, GPSLinearRegression, GPSPoissonProcess, GPSWarning, Recipe
+from gpsuq import (
+    GPS,
+    MLP,
+    Algorithm,
+    GPSClassifier,
+    GPSError,
+    GPSLinearRegression,
+    GPSPoissonProcess,
+    GPSWarning,
+    Location,
+    ObservationModel,
+    Recipe,
+    datasets,
+    load,
+)
 from gpsuq.cli import app
 from gpsuq.datasets import load_images
 from gpsuq.decisions import assess
+from gpsuq.models import categorical, poisson_counts
 from gpsuq.networks import feed_forward
-from gpsuq.reports import Page, Section, Table, Text, classifier_page, experiment_page, linear_page, write_page
-from gpsuq.reports.classifier import chosen_items
-from gpsuq.reports.linear import linear_checks, read_checks, write_checks
+from gpsuq.reports import (
+    Page,
+    Section,
+    Table,
+    Text,
+    classifier_page,
+    experiment_page,
+    linear_page,
+    poisson_page,
+    uq_page,
+    write_page,
+)
+from gpsuq.reports.blocks import mode_blocks, pieces_of
+from gpsuq.reports.calibration import calibration_blocks
+from gpsuq.reports.checks import read_checks, write_checks
+from gpsuq.reports.classifier import chosen_items, training_advice
+from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page, linear_checks
 from gpsuq.reports.page import render
 from gpsuq.spatial import Window
+from gpsuq.summaries import summary_table
 
 EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def no_open_figures():
+    """Close the figures of pages that a test did not write."""
+    yield
+    plt.close("all")
 
 
 def invoke(*arguments):
@@ -72,22 +111,47 @@ def test_names_in_the_data_are_text_not_code():
 
 def test_a_regression_has_everything(scissors, tmp_path):
     model, X, y = scissors
-    rows = model.explain_rows(X, y)
-    checks = linear_checks(model, X, y, rows)
+    checks = linear_checks(model, X, y)
     assert sum(checks["pit"]) == 300
     assert set(checks["coverage"]) == {"0.5", "0.8", "0.9", "0.95"}
     write_checks(checks, tmp_path)
-    assert read_checks(tmp_path) == json.loads(json.dumps(checks))
-    html = render(linear_page(model, checks))
+    assert read_checks(tmp_path, LINEAR_PARTS) == json.loads(json.dumps(checks))
+    html = render(linear_page(model, X, y))
+    assert html == render(checked_linear_page(model, read_checks(tmp_path, LINEAR_PARTS)))
     for title in ("Coefficients", "UQ distribution", "Heterogeneity and estimation", "Checks", "Diagnostics", "Data"):
         assert f"<h2>{title}</h2>" in html
     assert EVIL not in html
     assert "y &amp; co" in html
     assert is_alone(html)
-    assert "<h2>Checks</h2>" not in render(linear_page(model))
+    assert "No rows were given" in render(linear_page(model))
+    assert "<h2>Rows</h2>" not in render(linear_page(model))
+    with pytest.raises(GPSError, match="both X and y"):
+        linear_page(model, X)
     (tmp_path / "checks.json").write_text("{}")
     with pytest.raises(GPSError, match="damaged"):
-        read_checks(tmp_path)
+        read_checks(tmp_path, LINEAR_PARTS)
+
+
+def test_rows_of_a_regression_have_the_names_of_the_table_or_count_from_one(scissors):
+    model, X, y = scissors
+    counted = linear_checks(model, X, y)["worst"]["index"]
+    named = linear_checks(model, X.set_axis([f"row {row}" for row in X.index]), y)["worst"]["index"]
+    assert named == [f"row {int(row) - 1}" for row in counted]
+    plain = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(X.to_numpy(), y.to_numpy())
+    page = linear_page(plain, X.to_numpy(), y.to_numpy())
+    assert page.title == "Linear regression of y"
+    assert list(blocks_of(page, "Data")[0].frame.index) == ["y", "x0", "x1"]
+
+
+def test_a_regression_lists_the_pieces_of_each_coefficient():
+    data = datasets.scissors(400, seed=1)
+    model = GPSLinearRegression(n_chains=4, n_steps=200).fit(data.X, data.y)
+    pieces = blocks_of(linear_page(model), "Modes")[0].frame
+    large = pieces[pieces["share of the draws"] > 0.3]
+    assert np.allclose(large["median"], [-1, 1], atol=0.2)
+    shared = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
+    (text,) = blocks_of(linear_page(shared), "Modes")
+    assert "no modes" in text.text
 
 
 def test_probabilities_of_outcomes_are_uniform_for_the_models_own(scissors):
@@ -103,6 +167,113 @@ def test_probabilities_of_outcomes_are_uniform_for_the_models_own(scissors):
     assert (model.predict_cdf(X, middle) > lower).all()
 
 
+@pytest.fixture(scope="module")
+def two_groups():
+    """Outcomes of two groups far apart, and what a short training makes of them."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(-4, 0.5, 120), rng.normal(4, 0.5, 80)])
+    model = ObservationModel(lambda theta: Normal(theta, 0.5), theta=Location())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPSWarning)
+        return GPS(model, algorithm=Algorithm(n_steps=200), n_chains=2).fit(y), model, y
+
+
+def blocks_of(page, title):
+    """Give the blocks of a page's section."""
+    return next(section.blocks for section in page.sections if section.title == title)
+
+
+def test_a_uq_distribution_has_everything(two_groups):
+    uq, _, y = two_groups
+    page = uq_page(uq, y)
+    assert [section.title for section in page.sections] == [
+        "UQ distribution",
+        "Modes",
+        "Heterogeneity and estimation",
+        "Checks",
+        "Diagnostics",
+        "Data",
+        "What was fitted",
+    ]
+    pieces = blocks_of(page, "Modes")[0].frame
+    assert len(pieces) == 2
+    assert np.allclose(pieces["median"], [-4, 4], atol=1)
+    assert pieces["share of the draws"].sum() == pytest.approx(0.9, abs=0.03)
+    assert "separate pieces" in page.lead
+    assert blocks_of(page, "Checks")[0].kind == "good"
+    assert len(blocks_of(page, "What was fitted")) == 2
+    assert is_alone(render(page))
+
+
+def test_checks_of_a_uq_distribution_see_a_wrong_predictive(two_groups):
+    uq, _, y = two_groups
+    assert blocks_of(uq_page(uq, 3 * y), "Checks")[0].kind == "advice"
+    (without,) = blocks_of(uq_page(uq), "Checks")
+    assert without.kind == "advice"
+    assert "No observations were given" in without.text
+
+
+def test_checks_of_counts_are_uniform_where_the_predictive_is_right(rng, short):
+    y = rng.poisson(4.0, 300).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPSWarning)
+        uq = GPS(poisson_counts(), algorithm=short, n_chains=2).fit(y)
+    own = uq.predict_draws(n_draws=500)[0, :, 0].astype(float)
+    assert blocks_of(uq_page(uq, own), "Checks")[0].kind == "good"
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_uq_distribution_that_depends_on_x_is_shown_at_rows_of_it(rng, short):
+    X = pd.DataFrame({"age": rng.normal(size=60)})
+    y = (X["age"] > 0).to_numpy(dtype=float)
+    generator = MLP(conditional=True)
+    uq = GPS(categorical(2), generator, algorithm=short, n_chains=2).fit(X, y)
+    assert uq.classifies
+    page = uq_page(uq, X, y)
+    summary = blocks_of(page, "UQ distribution")[-1].frame
+    assert list(summary.index[:2]) == ["logits[0], row 1", "logits[1], row 1"]
+    assert "logits[1], row 60" in summary.index
+    assert "classes" in blocks_of(page, "Checks")[0].text
+    assert list(blocks_of(page, "Data")[0].frame.index) == ["y", "age"]
+    assert "depend on x" in uq_page(uq).lead
+    with pytest.raises(GPSError, match="the one row"):
+        uq.columns(10, X)
+
+
+def test_vectors_are_reported_without_checks_of_single_numbers(rng, short):
+    y = rng.normal(size=(60, 2))
+    model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GPSWarning)
+        uq = GPS(model, algorithm=short, n_chains=1).fit(y)
+    assert "shape (2,)" in blocks_of(uq_page(uq, y), "Checks")[0].text
+
+
+def test_a_saved_uq_distribution_says_how_it_is_reported(two_groups, tmp_path):
+    uq, model, y = two_groups
+    refused = invoke("report", uq.save(tmp_path / "model"))
+    assert refused.exit_code == 1
+    assert "uq_page(gpsuq.load(path, model=...), X, y)" in " ".join(refused.output.split())
+    assert render(uq_page(load(tmp_path / "model", model=model), y)) == render(uq_page(uq, y))
+
+
+def test_a_law_that_only_differs_between_chains_has_no_pieces(rng):
+    index = pd.MultiIndex.from_product([range(4), range(500)], names=["chain", "draw"])
+    chain = index.get_level_values(0).to_numpy()
+    draws = pd.DataFrame({"a": chain + 1e-3 * rng.normal(size=2000), "b": rng.normal(size=2000)}, index=index)
+    by_chain = {name: draws[name].to_numpy().reshape(4, 500) for name in draws}
+    pieces = pieces_of(draws, summary_table(by_chain, 0.95, reweighted=True))
+    assert list(pieces.index) == ["b"]
+    assert "listed for a:" in mode_blocks(pieces, ["a", "b"])[1].text
+
+
+def test_few_outcomes_are_not_blamed_for_chance():
+    found = {"pit": [2] * 10, "coverage": {"0.5": 0.35, "0.9": 0.95}}
+    assert calibration_blocks(found, "rows", advice="")[0].kind == "good"
+    many = {"pit": [200] * 10, "coverage": {"0.5": 0.35, "0.9": 0.95}}
+    assert calibration_blocks(many, "rows", advice="Look.")[0].kind == "advice"
+
+
 def test_fit_and_report_from_the_command_line(tmp_path, scissors):
     _, X, y = scissors
     X.rename(columns={EVIL: "z"}).assign(y=y).to_csv(tmp_path / "data.csv", index=False)
@@ -114,6 +285,18 @@ def test_fit_and_report_from_the_command_line(tmp_path, scissors):
     assert (model / "report.html").read_text() == first
     assert invoke("report", model, "--out", tmp_path / "mine.html").exit_code == 0
     assert (tmp_path / "mine.html").read_text() == first
+    bare = load(model).save(tmp_path / "bare")
+    assert invoke("report", bare).exit_code == 0
+    assert "No rows were given" in (bare / "report.html").read_text()
+    kept = invoke("report", bare)
+    assert kept.exit_code == 1  # a page made in Python may say more than can be said again
+    judged = ("report", bare, "--data", tmp_path / "data.csv")
+    assert invoke(*judged, "--target", "y", "--force").exit_code == 0
+    assert "<h2>Rows</h2>" in (bare / "report.html").read_text()
+    for options, message in (((), "with --target"), (("--target", "w"), "no column 'w'")):
+        refused = invoke(*judged, *options, "--force")
+        assert refused.exit_code == 1
+        assert message in " ".join(refused.output.split())
     refused = invoke("report", model, "--out", tmp_path / "mine.html")
     assert refused.exit_code == 1
     assert "exists already" in refused.output
@@ -130,7 +313,41 @@ def test_a_point_pattern_is_reported(tmp_path, rng):
     assert invoke("report", tmp_path / "model").exit_code == 0
     html = (tmp_path / "model" / "report.html").read_text()
     assert "<h2>Intensity</h2>" in html
+    assert "frequencies have a standard deviation of 1 cycles per longest side" in html
+    assert "waves per side" not in html
     assert is_alone(html)
+    page = poisson_page(model)
+    assert any("coarse" in block.text for block in blocks_of(page, "Diagnostics"))
+    checks = blocks_of(page, "Checks")
+    assert "It has seen these points" in checks[0].text
+    rates, counts = model.block_counts(4)
+    assert rates.shape[1] == counts.shape[1] == 16
+    assert counts.sum() == 60
+    assert rates.mean(0).sum() == pytest.approx(model.integral(), rel=0.02)
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_point_pattern_says_what_to_be_careful_about(rng, tmp_path):
+    corner = np.vstack([0.3 * rng.random((20, 2)), [[3.0, 3.0]]])
+    model = GPSPoissonProcess(n_steps=10, n_chains=2, frequency=0.0, outside="drop").fit(corner, (0, 1, 0, 1))
+    again = load(model.save(tmp_path / "model"))
+    assert again.n_outside_ == 1
+    advice = " ".join(block.text for block in blocks_of(poisson_page(again), "Diagnostics"))
+    for word in ("20 points say little", "dropped (1)", "% of the window"):
+        assert word in advice
+    assert "taken to be constant" in poisson_page(again).lead
+
+
+def test_heterogeneity_and_estimation_of_an_intensity_are_shown_apart(rng):
+    patterns = [rng.random((size, 2)) for size in (10, 20, 40, 80, 160, 320)]
+    model = GPSPoissonProcess(n_steps=60, n_chains=2, frequency=0.0).fit(patterns, (0, 1, 0, 1))
+    assert model.spread_ == 1
+    table = blocks_of(poisson_page(model), "Heterogeneity and estimation")[1].frame
+    assert list(table.index) == ["heterogeneity between blocks", "uncertainty of estimation"]
+    surfaces = model.fit_.surfaces(model.grid_.nodes[0])
+    draws = model.sample_intensity(model.grid_.nodes[0], 20_000)
+    both = np.sqrt((1 + surfaces.heterogeneity**2) * (1 + surfaces.estimation**2) - 1)
+    assert np.allclose(draws.std(0) / draws.mean(0), both, rtol=0.1)
 
 
 def test_an_experiment_is_reported(tmp_path):
@@ -165,14 +382,27 @@ def test_a_classifier_without_labels_or_images_is_reported(rng):
     assert [section.title for section in page.sections] == [
         "Gallery",
         "Verdicts",
+        "Data",
         "What was fitted",
         "How to read this",
     ]
     assert is_alone(render(page))
+    assert blocks_of(page, "Data")[0].frame.loc["labels", "value"] == "not given"
+    assert "still falling" in blocks_of(page, "What was fitted")[-1].text
+    labelled = blocks_of(classifier_page(model, X, pd.Series(["yes"] * 60, name="answer")), "Data")
+    assert labelled[1].frame["observations"].to_dict() == {"no": 0, "yes": 60}
+    assert list(labelled[2].frame.index) == ["x0", "x1", "x2"]
     with pytest.raises(GPSError, match="images must have shape"):
         classifier_page(model, X, images=X)
     with pytest.raises(GPSError, match="none of the classes"):
         classifier_page(model, X, ["maybe"] * 60)
+
+
+def test_a_loss_that_rose_or_still_falls_is_named():
+    assert "learning rate" in training_advice([0.5, 0.4, 0.6])
+    assert "still falling" in training_advice([0.9, 0.8, 0.7, 0.6, 0.5])
+    assert training_advice([0.9, 0.3, 0.25, 0.24, 0.24, 0.24]) is None
+    assert training_advice([0.9]) is None
 
 
 @pytest.fixture
@@ -187,14 +417,86 @@ def browser():
         opened.close()
 
 
+def opened(browser, page, path):
+    """Open a page, and give it with the list of what goes wrong on it."""
+    tab, problems = browser.new_page(), []
+    tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.goto(write_page(page, path).as_uri())
+    return tab, problems
+
+
+def reached_by_tab(tab, most=200):
+    """Press Tab until the focus leaves the page; give the names and classes of what had it."""
+    reached = []
+    for _ in range(most):
+        tab.keyboard.press("Tab")
+        name = tab.evaluate("document.activeElement.name || document.activeElement.className")
+        if tab.evaluate("document.activeElement === document.body"):
+            break
+        reached.append(name)
+    return reached
+
+
+def test_other_pages_open_without_complaint(browser, scissors, two_groups, rng, tmp_path):
+    model, X, y = scissors
+    uq, _, outcomes = two_groups
+    points = GPSPoissonProcess(n_steps=10, n_chains=2, n_cells=64, frequency=1.0).fit(rng.random((60, 2)), (0, 1, 0, 1))
+    pages = {"linear": linear_page(model, X, y), "uq": uq_page(uq, outcomes), "points": poisson_page(points)}
+    for name, page in pages.items():
+        tab, problems = opened(browser, page, tmp_path / f"{name}.html")
+        assert problems == []
+        pictures = tab.locator("figure img")
+        assert pictures.count() >= 3
+        assert all(pictures.nth(k).evaluate("image => image.naturalWidth > 0") for k in range(pictures.count()))
+        assert "scroll" in reached_by_tab(tab)  # wide tables are scrolled by keyboard
+
+
+def test_wide_tables_are_printed_whole(browser, tmp_path):
+    names = [f"a rather long name of column {number}" for number in range(14)]
+    wide = Table(pd.DataFrame([np.linspace(0, 1, 14)], columns=names, index=["one row"]), "Wide")
+    tab, _ = opened(browser, Page("Wide", "", [Section("Table", [wide])]), tmp_path / "wide.html")
+    cut = "box => box.scrollWidth > box.clientWidth"
+    tab.set_viewport_size({"width": 794, "height": 1123})  # A4
+    assert tab.locator(".scroll").evaluate(cut)
+    tab.emulate_media(media="print")
+    assert not tab.locator(".scroll").evaluate(cut)
+    assert tab.locator("table").bounding_box()["width"] <= 794
+
+
+def test_long_headings_may_break_at_underscores_only_where_they_are():
+    html = render(Page("", "", [Section("", [Table(pd.DataFrame({"mean_of_<b>": [1.0]}))])]))
+    assert "mean_<wbr>of_<wbr>&lt;b&gt;" in html
+
+
+def test_only_what_is_shown_is_printed(digits_page, browser, tmp_path):
+    tab, problems = opened(browser, digits_page, tmp_path / "report.html")
+    note = tab.locator(".printed")
+    assert not note.is_visible()
+    tab.locator("select[name=class]").select_option("8")
+    shown = tab.locator(".item").count()
+    tab.emulate_media(media="print")
+    assert note.is_visible()
+    total = len(digits_page.sections[0].blocks[1].items)
+    assert f"Printed: {shown} of {total} observations" in note.inner_text()
+    assert "Class: 8" in note.inner_text()
+    assert tab.locator(".item").count() == shown
+    for hidden in (".controls", ".more", "nav"):
+        assert not tab.locator(hidden).is_visible()
+    assert problems == []
+
+
+def test_the_gallery_is_reached_by_tab(digits_page, browser, tmp_path):
+    tab, _ = opened(browser, digits_page, tmp_path / "report.html")
+    reached = reached_by_tab(tab)
+    for name in ("skip", "verdict", "class", "score", "order", "more", "scroll"):
+        assert name in reached
+    assert sum(name.startswith("item") for name in reached) == 60
+
+
 def test_the_gallery_lives_in_a_browser(digits_page, browser, tmp_path):
-    path = write_page(digits_page, tmp_path / "report.html")
-    assert is_alone(path.read_text())
-    page = browser.new_page()
-    problems = []
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(path.as_uri())
+    page, problems = opened(browser, digits_page, tmp_path / "report.html")
+    assert is_alone((tmp_path / "report.html").read_text())
     items = page.locator(".item")
 
     def choice(name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +81,17 @@ def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], Page]:
     return files, classifier_page(model, study.test.pixels(), study.test.labels, verdicts=verdicts)
 
 
+def named(example: str, sections: Sequence[Section]) -> list[Section]:
+    """Say in the titles of sections which example they belong to.
+
+    >>> from gpsuq.demo import named
+    >>> from gpsuq.reports import Section
+    >>> [section.title for section in named("Digits", [Section("What was fitted", [])])]
+    ['Digits: what was fitted']
+    """
+    return [replace(section, title=f"{example}: {section.title.lower()}") for section in sections]
+
+
 def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
     """Write figures, tables and one page that shows them; give their paths, and what was found in a sentence each."""
     with stage("scissors"):
@@ -104,7 +117,7 @@ def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
         "Three data sets, one idea: parameters differ between observations, and the law of that difference is learned.",
         [
             Section(
-                "Two slopes where a posterior sees none",
+                "Scissors: two slopes where a posterior sees none",
                 [
                     Text(sentences[0]),
                     Picture(
@@ -115,15 +128,15 @@ def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
                 ],
             ),
             Section(
-                "Species that nobody named",
+                "Irises: species that nobody named",
                 [
                     Text(sentences[1]),
                     Picture(figure, "Petal lengths and the UQ distribution of a flower's typical length"),
                     Table(uq.summary(), "Summary of the UQ distribution"),
                 ],
             ),
-            Section("Digits, and when not to trust them", [Text(sentences[2]), *verdicts.sections[0].blocks]),
-            *verdicts.sections[1:],
+            Section("Digits: when not to trust them", [Text(sentences[2]), *verdicts.sections[0].blocks]),
+            *named("Digits", verdicts.sections[1:]),
         ],
     )
     report = write_page(page, out / "report.html")

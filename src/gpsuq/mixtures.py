@@ -57,6 +57,12 @@ def quantiles(levels: Sequence[float], loc: Array, scale: Array) -> Array:
     return result.numpy()
 
 
+def poisson_cumulative(counts: NDArray[np.int64], rates: Array) -> Array:
+    """Probability of at most counts (n,) under each row's mixture with means ``rates`` (n, m), equal weights."""
+    result: Array = poisson.cdf(counts[:, None], rates).mean(1)
+    return result
+
+
 def poisson_quantiles(levels: Sequence[float], rates: Array) -> NDArray[np.int64]:
     """Quantiles of each row's mixture of Poisson counts with means ``rates`` (n, m), equal weights: (n, levels)."""
     result = np.empty((len(rates), len(levels)), dtype=np.int64)
@@ -65,7 +71,7 @@ def poisson_quantiles(levels: Sequence[float], rates: Array) -> NDArray[np.int64
         lower, upper = each.min(1).astype(np.int64), each.max(1).astype(np.int64)
         while (lower < upper).any():
             middle = (lower + upper) // 2
-            enough = poisson.cdf(middle[:, None], rates).mean(1) >= level
+            enough = poisson_cumulative(middle, rates) >= level
             lower, upper = np.where(enough, lower, middle + 1), np.where(enough, middle, upper)
         result[:, column] = lower
     return result

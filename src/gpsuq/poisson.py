@@ -257,6 +257,18 @@ class Surfaces:
             result[mine] += noise.noise[mine] @ loading.T - 0.5 * np.square(loading).sum(-1)
         return np.asarray(np.exp(result, out=result))
 
+    @property
+    def heterogeneity(self) -> Array:
+        """Standard deviation over Z, within chains, relative to the mean, (n,)."""
+        result: Array = np.sqrt(np.expm1(np.square(self.loading).sum(-1)).mean(0))
+        return result
+
+    @property
+    def estimation(self) -> Array:
+        """Standard deviation of what differs between chains, relative to the mean, (n,)."""
+        result: Array = np.sqrt(np.expm1(np.square(self.apart).sum(0)))
+        return result
+
 
 @dataclass(frozen=True)
 class PoissonFit:

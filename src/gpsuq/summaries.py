@@ -1,4 +1,4 @@
-"""One table for every parameter: its mean, its heterogeneity, its estimation uncertainty, intervals for both."""
+"""Tables of parameters: mean, heterogeneity, estimation uncertainty, intervals for both; the pieces of their laws."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gpsuq.intervals import between_chains, check_coverage, equal_tailed, mean_interval
+from gpsuq.intervals import between_chains, check_coverage, equal_tailed, highest_density, mean_interval
+
+_PIECE = ["parameter", "piece", "lower", "median", "upper", "share"]
 
 
 def summary_table(draws: Mapping[str, NDArray[np.floating]], coverage: float, *, reweighted: bool) -> pd.DataFrame:
@@ -35,3 +37,27 @@ def summary_table(draws: Mapping[str, NDArray[np.floating]], coverage: float, *,
             "mean_upper": mean_upper,
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("parameter")
+
+
+def density_pieces(draws: pd.DataFrame, coverage: float) -> pd.DataFrame:
+    """Give the separate pieces of each column's highest-density region: where subgroups lie, and how large they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from scipy.stats import norm
+    >>> from gpsuq.summaries import density_pieces
+    >>> group = norm.ppf(np.linspace(0.001, 0.999, 1000))
+    >>> draws = pd.DataFrame({"slope": np.concatenate([group - 10.0, group + 10.0])})
+    >>> density_pieces(draws, 0.9)[["piece", "median", "share"]].round(2).to_numpy()
+    array([[  1.  , -10.  ,   0.45],
+           [  2.  ,  10.  ,   0.45]])
+    """
+    rows: list[tuple[str, int, float, float, float, float]] = []
+    for name, column in draws.items():
+        values = column.to_numpy(dtype=np.float64)
+        for number, (lower, upper) in enumerate(highest_density(values, coverage), 1):
+            inside = values[(values >= lower) & (values <= upper)]
+            rows.append((str(name), number, lower, float(np.median(inside)), upper, len(inside) / len(values)))
+    return pd.DataFrame(rows, columns=_PIECE).set_index("parameter")

@@ -11,10 +11,11 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributions import Categorical
 
 from gpsuq.data import Batch, aligned, observations
 from gpsuq.errors import GPSError
-from gpsuq.expectations import predictive_mean
+from gpsuq.expectations import base_distribution, predictive_mean
 from gpsuq.generators import Generator
 from gpsuq.intervals import check_coverage, equal_tailed, highest_density, mean_interval
 from gpsuq.models import ObservationModel
@@ -93,6 +94,13 @@ class UQDistribution:
     def conditional(self) -> bool:
         """Whether parameters depend on x, so that draws need ``x=``."""
         return self.generator.conditional
+
+    @property
+    def classifies(self) -> bool:
+        """Whether outcomes are classes, whose order means nothing."""
+        x = None if self.x_shape is None else torch.zeros(1, 1, 1, *self.x_shape, dtype=self.generator.shared.dtype)
+        block = next(self._blocks(1, x, self.seed))
+        return isinstance(base_distribution(self.model(block, x)), Categorical)
 
     # --- parameters --------------------------------------------------------------------------------------------------
 
@@ -262,14 +270,15 @@ class UQDistribution:
 
         return pairs(self, **options)
 
-    def columns(self, n_draws: int = 1000, *, seed: int | None = None) -> pd.DataFrame:
-        """Draws as a table: one column per number, indexed by chain and draw."""
-        if self.conditional:
-            raise GPSError("parameters depend on x: use draws(x=...)")
+    def columns(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> pd.DataFrame:
+        """Draws as a table: one column per number, indexed by chain and draw; for G(X, Z), at the single row of x."""
+        if self.conditional and (x is None or len(x) != 1):
+            raise GPSError("parameters depend on x: pass the one row that the table is for, or use draws(x=...)")
         table: dict[str, Array] = {}
-        for name, value in self.draws(n_draws, seed=seed).items():
+        for name, value in self.draws(n_draws, x if self.conditional else None, seed=seed).items():
+            shape = value.shape[3:] if self.conditional else value.shape[2:]
             flat = value.reshape(self.n_chains * n_draws, -1)
-            table |= dict(zip(self._labels(name, value.shape[2:]), flat.T, strict=True))
+            table |= dict(zip(self._labels(name, shape), flat.T, strict=True))
         index = pd.MultiIndex.from_product([range(self.n_chains), range(n_draws)], names=["chain", "draw"])
         return pd.DataFrame(table, index=index)
 

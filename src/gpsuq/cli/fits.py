@@ -67,7 +67,8 @@ def fit_linear(
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
         from gpsuq.io import LINEAR_FILES, replaced, write_model
         from gpsuq.plots import save_figure
-        from gpsuq.reports.linear import linear_checks, linear_page, write_checks
+        from gpsuq.reports.checks import write_checks
+        from gpsuq.reports.linear import checked_linear_page, linear_checks
         from gpsuq.reports.page import write_page
         from gpsuq.resuming import resumable, unfinished
         from gpsuq.tables import numbered, read_table, split_table
@@ -87,12 +88,12 @@ def fit_linear(
             if table.encoding.levels:
                 table.encoding.write(folder)
             estimator.summary().to_csv(folder / "summary.csv")
-            rows = estimator.explain_rows(table.X, table.y)
-            numbered(rows).to_csv(folder / "rows.csv")
+            rows = numbered(estimator.explain_rows(table.X, table.y))
+            rows.to_csv(folder / "rows.csv")
             save_figure(estimator.plot_coefficients(), folder / "coefficients.png")
             checks = linear_checks(estimator, table.X, table.y, rows)
             write_checks(checks, folder)
-            write_page(linear_page(estimator, checks), folder / "report.html")
+            write_page(checked_linear_page(estimator, checks), folder / "report.html")
     files = [out / name for name in LINEAR_FILES]
     if as_json:
         print_json(as_dict(estimator) | {"rows": len(table.X), "files": list(map(str, files))})
@@ -135,7 +136,8 @@ def fit_classifier(
         from gpsuq.estimators.classifier import GPSClassifier
         from gpsuq.io import CLASSIFIER_FILES, replaced, write_model
         from gpsuq.recipes import Recipe
-        from gpsuq.reports.classifier import classifier_page
+        from gpsuq.reports.checks import write_checks
+        from gpsuq.reports.classifier import checked_classifier_page, classifier_checks
         from gpsuq.reports.page import write_page
         from gpsuq.resuming import resumable, unfinished
         from gpsuq.tables import numbered, parted, read_table, split_table, verdict_table
@@ -164,8 +166,9 @@ def fit_classifier(
             if table.encoding.levels:
                 table.encoding.write(folder)
             numbered(verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
-            page = classifier_page(estimator, X, y, verdicts=verdicts, title=f"Classes of {target}")
-            write_page(page, folder / "report.html")
+            checks = classifier_checks(estimator, X, y, verdicts=verdicts)
+            write_checks(checks, folder)
+            write_page(checked_classifier_page(estimator, checks), folder / "report.html")
         found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)
     files = [out / name for name in CLASSIFIER_FILES]
     certain = None if verdicts.uncertain.all() else found.certain

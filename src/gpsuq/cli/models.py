@@ -90,16 +90,16 @@ def report(
         Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="For a classifier: CSV or Parquet file of rows to judge.")
+        Path | None, typer.Option("--data", help="CSV or Parquet file of rows to judge; a point pattern has its own.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="For a classifier: column of the true classes.")
+        str | None, typer.Option("--target", help="Column of outcomes or of true classes in that file.")
     ] = None,
     force: ForceOption = False,
 ) -> None:
     """Write one HTML page about a saved model or an experiment; it needs nothing else to be read.
 
-    Example: gpsuq report model --out report.html
+    Example: gpsuq report model --data new.csv --target y --out report.html
     """
     console = Console()
     with speaking(console):
@@ -165,19 +165,26 @@ def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) ->
 
 
 def _judged(model: Path, data: Path, target: str | None) -> Page:
-    """Give the report of a saved classifier on the rows of a file."""
+    """Give the report of a saved regression or classifier on the rows of a file."""
     from gpsuq.errors import GPSError
+    from gpsuq.estimators.linear import GPSLinearRegression
     from gpsuq.io import load
-    from gpsuq.reports import classifier_page
-    from gpsuq.tables import check_labels, read_table
+    from gpsuq.reports import classifier_page, linear_page
+    from gpsuq.tables import check_labels, check_numbers, read_table
 
     estimator = load(model)
-    if not hasattr(estimator, "uncertainty"):
-        raise GPSError(f"{model} holds a {type(estimator).__name__}; --data is for classifiers")
+    if not hasattr(estimator, "predict"):
+        raise GPSError(f"{model} holds a {type(estimator).__name__}; --data is for regressions and classifiers")
     table = read_table(data)
+    if target is None and isinstance(estimator, GPSLinearRegression):
+        raise GPSError("a regression is judged by outcomes: name their column with --target")
     if target is None:
         return classifier_page(estimator, _covariates(estimator, model, table, data))
     if target not in table:
         raise GPSError(f"there is no column {target!r}; the table has {', '.join(map(str, table.columns))}")
+    X = _covariates(estimator, model, table.drop(columns=target), data)
+    if isinstance(estimator, GPSLinearRegression):
+        check_numbers(table[[target]])
+        return linear_page(estimator, X, table[target])
     check_labels(table[target], estimator.classes_)
-    return classifier_page(estimator, _covariates(estimator, model, table.drop(columns=target), data), table[target])
+    return classifier_page(estimator, X, table[target])

@@ -163,5 +163,6 @@ def describe(estimator: Any) -> str:
             f"probability above {threshold:.3g} in {1 - level:.0%} of the draws."
         )
     points = sum(map(len, estimator.points_))
-    shape = "constant" if estimator.frequency_ == 0 else f"frequency {estimator.frequency_:g} per side"
+    waves = f"made of waves whose frequencies have an sd of {estimator.frequency_:g} cycles per longest side"
+    shape = "constant" if estimator.frequency_ == 0 else waves
     return f"{points} points, expected {estimator.integral():.1f}; intensity: {shape}."

@@ -14,6 +14,7 @@ import pandas as pd
 import shapely
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -96,8 +97,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    window_, grid_, points_
-        The window, the grid of cells, and the points of every replicate.
+    window_, grid_, points_, n_outside_
+        The window, the grid of cells, the points of every replicate, and how many were dropped outside the window.
     frequency_, smoothness_path_
         The frequency in use, and the scores it was chosen by (None where none were).
     spread_, spread_path_
@@ -160,9 +161,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         """
         settings = self.settings()
         window = as_window(window)
-        patterns = [
-            point_pattern(pattern, window, outside=self.outside, least=0).points for pattern in _replicates(points)
-        ]
+        given = _replicates(points)
+        patterns = [point_pattern(pattern, window, outside=self.outside, least=0).points for pattern in given]
         n_points = sum(map(len, patterns))
         if n_points < 2:
             raise GPSError(
@@ -174,7 +174,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             covariate.check_covers(window)
         n_cells = cells_for(n_points // len(patterns)) if self.n_cells is None else self.n_cells
         grid = Grid.with_cells(window, n_cells)
-        self.set_fit(fit_poisson(grid, list(covariates), patterns, settings), grid, patterns, settings.seed)
+        fit = fit_poisson(grid, list(covariates), patterns, settings)
+        self.set_fit(fit, grid, patterns, settings.seed, n_outside=sum(map(len, given)) - n_points)
         return self
 
     def settings(self) -> PoissonSettings:
@@ -205,11 +206,11 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             progress=self.progress,
         )
 
-    def set_fit(self, fit: PoissonFit, grid: Grid, patterns: list[Array], seed: int) -> None:
-        """Keep what was trained."""
+    def set_fit(self, fit: PoissonFit, grid: Grid, patterns: list[Array], seed: int, *, n_outside: int) -> None:
+        """Keep what was trained, and how many points were left out."""
         self.fit_ = fit
         self.grid_, self.window_ = grid, grid.window
-        self.points_ = patterns
+        self.points_, self.n_outside_ = patterns, n_outside
         self.seed_ = seed
         self.frequency_ = fit.frequency
         self.smoothness_path_ = None if fit.smoothness is None else fit.smoothness.table
@@ -327,6 +328,24 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             for part in np.array_split(np.arange(len(cells)), -(-len(cells) * _DRAWS // _NUMBERS)):
                 result[:, number] += self.fit_.surfaces(nodes[cells[part]]).draws(noise) @ area[part]
         return result, inside
+
+    def block_counts(self, side: int = TILE) -> tuple[Array, NDArray[np.int64]]:
+        """Give draws of the expected count in blocks of ``side`` x ``side`` cells, and the points counted there.
+
+        The draws have shape (draw, block), the counts (replicate, block); blocks outside the window are left out.
+        """
+        check_is_fitted(self)
+        grid = self.grid_
+        rows, columns = grid.inside.nonzero()
+        names, block = np.unique((rows // side) * -(-grid.n_x // side) + columns // side, return_inverse=True)
+        cells = np.arange(len(block))
+        areas = csr_array((grid.exposure[grid.inside], (cells, block)), shape=(len(block), len(names)))
+        nodes, noise = grid.nodes[grid.inside], self._even_noise()
+        rates = np.zeros((_DRAWS, len(names)))
+        for part in np.array_split(cells, -(-len(cells) * _DRAWS // _NUMBERS)):
+            rates += self.fit_.surfaces(nodes[part]).draws(noise) @ areas[part]
+        counts = np.stack([grid.counts(pattern)[grid.inside] for pattern in self.points_])
+        return rates, np.stack([np.bincount(block, one, len(names)) for one in counts]).astype(np.int64)
 
     def _is_trained(self, region: Window) -> bool:
         x_min, x_max, y_min, y_max = region.bounds

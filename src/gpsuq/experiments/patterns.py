@@ -142,7 +142,7 @@ def surface_figure(
         unit = pattern.window.unit
         draw_surface(axes[0, 1], surface.grid, surface.mean, density_unit(pattern.window))
         axes[0, 1].set_title("mean intensity")
-        draw_relative_uncertainty(axes[1, 0], surface)
+        draw_relative_uncertainty(axes[1, 0], surface.grid, surface.sd / surface.mean)
         draw_envelope(axes[1, 1], envelope, unit)
         axes[1, 1].set_title("goodness of fit", loc="left")
     return figure, envelope.p_value

@@ -29,6 +29,7 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
         "window": grid.window.to_json(),
         "grid": [grid.n_x, grid.n_y],
         "points": [len(pattern) for pattern in estimator.points_],
+        "n_outside": estimator.n_outside_,
         "length": locations.length,
         "covariates": [covariate.name for covariate in locations.covariates],
         "frequency": fit.frequency,
@@ -88,5 +89,6 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     if sum(config["points"]) != len(tensors["points"]):
         raise ValueError("the numbers of points do not agree")
     ends = np.cumsum(config["points"])[:-1]
-    estimator.set_fit(fit, grid, np.split(tensors["points"].numpy(), ends), settings.seed)
+    patterns = np.split(tensors["points"].numpy(), ends)
+    estimator.set_fit(fit, grid, patterns, settings.seed, n_outside=config.get("n_outside", 0))
     return estimator

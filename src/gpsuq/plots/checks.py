@@ -18,8 +18,8 @@ _GROUP_COLORS = ("gps", "bayes", "good", "other", "warm", "light")
 _GROUP_MARKERS = ("o", "s", "^", "D")
 
 
-def pit_histogram(counts: Sequence[int]) -> Figure:
-    """Plot how many outcomes fall into equal slices of their predictive, with the range that chance explains."""
+def pit_histogram(counts: Sequence[int], what: str) -> Figure:
+    """Plot how many outcomes, called ``what``, fall into equal slices of their predictive, and what chance explains."""
     import matplotlib.pyplot as plt
 
     bins, total = len(counts), sum(counts)
@@ -28,7 +28,7 @@ def pit_histogram(counts: Sequence[int]) -> Figure:
         figure, ax = plt.subplots(figsize=(5.6, 3.2))
         ax.axhspan(low, high, color=COLORS["data"], alpha=0.25, label="99% of what chance gives")
         ax.bar((np.arange(bins) + 0.5) / bins, counts, width=0.92 / bins, color=COLORS["gps"])
-        ax.set(xlabel="probability of at most y under its predictive", ylabel="rows", xlim=(0, 1))
+        ax.set(xlabel="probability of at most y under its predictive", ylabel=what, xlim=(0, 1))
         figure.legend(loc="outside upper center")
     return figure
 

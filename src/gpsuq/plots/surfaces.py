@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,11 +58,10 @@ def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, **style: Any) 
     draw_window(ax, grid.window)
 
 
-def draw_relative_uncertainty(ax: Axes, surface: IntensitySurface) -> None:
+def draw_relative_uncertainty(ax: Axes, grid: Grid, relative: Array, title: str = "relative uncertainty") -> None:
     """Show standard deviation / mean; where hardly anything is known, it is no use to say how little."""
-    relative = surface.sd / surface.mean
-    draw_surface(ax, surface.grid, relative, "standard deviation / mean", cmap="magma", vmin=0.0, vmax=_MOST_RELATIVE)
-    ax.set_title("relative uncertainty")
+    draw_surface(ax, grid, relative, "standard deviation / mean", cmap="magma", vmin=0.0, vmax=_MOST_RELATIVE)
+    ax.set_title(title)
 
 
 def draw_envelope(ax: Axes, envelope: Envelope, unit: str = "unit") -> None:
@@ -110,19 +110,29 @@ def intensity(surface: IntensitySurface, points: Array) -> Figure:
     >>> [ax.get_title() for ax in figure.axes[:3]]
     ['30 points', 'mean intensity', 'relative uncertainty']
     """
+    return intensity_parts(surface, points, {"relative uncertainty": surface.sd / surface.mean})
+
+
+def intensity_parts(surface: IntensitySurface, points: Array, relative: Mapping[str, Array]) -> Figure:
+    """Plot the points, the mean intensity, and a map of every relative standard deviation, by its title."""
     import matplotlib.pyplot as plt
 
     x_min, x_max, y_min, y_max = surface.grid.window.bounds
     ratio = (y_max - y_min) / (x_max - x_min)
+    count = 2 + len(relative)
     with figure_style():
         if ratio < 0.75:  # wide windows below each other
-            figure, axes = plt.subplots(3, 1, figsize=(7.5, 3 * (7.0 * ratio + 0.9)), layout="compressed")
+            figure, axes = plt.subplots(count, 1, figsize=(7.5, count * (7.0 * ratio + 0.9)), layout="compressed")
         else:
-            figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.2 * ratio + 0.6), layout="compressed")
-        draw_points(axes[0], points, color=COLORS["gps"])
-        draw_window(axes[0], surface.grid.window)
-        axes[0].set_title(f"{len(points):,} points")
-        draw_surface(axes[1], surface.grid, surface.mean, density_unit(surface.grid.window))
-        axes[1].set_title("mean intensity")
-        draw_relative_uncertainty(axes[2], surface)
+            shape = (1, 3) if count == 3 else (-(-count // 2), 2)
+            size = 4.5 * shape[1], shape[0] * ((4.2 if count == 3 else 3.4) * ratio + 0.6)
+            figure, axes = plt.subplots(*shape, figsize=size, layout="compressed")
+        first, second, *others = axes.flat
+        draw_points(first, points, color=COLORS["gps"])
+        draw_window(first, surface.grid.window)
+        first.set_title(f"{len(points):,} points")
+        draw_surface(second, surface.grid, surface.mean, density_unit(surface.grid.window))
+        second.set_title("mean intensity")
+        for ax, (title, values) in zip(others, relative.items(), strict=True):
+            draw_relative_uncertainty(ax, surface.grid, values, title)
     return figure

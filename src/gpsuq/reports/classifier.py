@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpsuq.decisions import (
     ClassUncertainty,
+    Reliability,
     brier,
     log_loss,
     reliability,
@@ -24,15 +26,21 @@ from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.plots.classes import reliability_curves, risk_coverage_curves
 from gpsuq.plots.training import training_curve
 from gpsuq.recipes import Recipe
+from gpsuq.reports.blocks import MOST_PARAMETERS, column_table
+from gpsuq.reports.checks import frame_as_json, frame_from_json
 from gpsuq.reports.page import Block, Gallery, Page, Picture, Section, Table, Text, data_address, settings_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_ITEMS = 400
+CLASSIFIER_PARTS = ("n", "target", "uncertain", "by_class", "quality", "gallery", "labels", "columns")
+_RANKINGS = {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}
 _COVERAGES = np.round(np.linspace(0.5, 1.0, 101), 3)
 _MANY_UNCERTAIN = 0.2
 _POOR_CALIBRATION = 0.05
+_LAST_PART = 5  # of as many parts of the training
+_STILL_FALLING = 0.05  # of all that the loss fell by, in the last part
 
 
 def classifier_page(
@@ -41,7 +49,7 @@ def classifier_page(
     y: Any = None,
     *,
     images: NDArray[np.generic] | None = None,
-    title: str = "A classifier that says when it is uncertain",
+    title: str | None = None,
     verdicts: ClassUncertainty | None = None,
 ) -> Page:
     """Give the report of a classifier on inputs that it was not trained on.
@@ -56,7 +64,7 @@ def classifier_page(
         What to show of the inputs, (n, channel, row, column) of bytes or of numbers from 0 to 1; X itself, where it has
         that shape.
     title
-        Heading of the page.
+        Heading of the page; None names the labels, where they have a name.
     verdicts
         ``model.uncertainty(X)``, where that was computed already.
 
@@ -72,29 +80,59 @@ def classifier_page(
     >>> model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X[:80], y[:80])
     >>> page = classifier_page(model, X[80:], y[80:])
     >>> [section.title for section in page.sections]
-    ['Gallery', 'Verdicts', 'Quality', 'What was fitted', 'How to read this']
+    ['Gallery', 'Verdicts', 'Quality', 'Data', 'What was fitted', 'How to read this']
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_page(page, Path(folder, "report.html")).name
     'report.html'
     """
+    return checked_classifier_page(model, classifier_checks(model, X, y, images=images, verdicts=verdicts), title=title)
+
+
+def classifier_checks(
+    model: NetworkClassifier,
+    X: Any,
+    y: Any = None,
+    *,
+    images: NDArray[np.generic] | None = None,
+    verdicts: ClassUncertainty | None = None,
+) -> dict[str, Any]:
+    """Judge observations: everything that a report says about them, as JSON holds it."""
     verdicts = model.uncertainty(X) if verdicts is None else verdicts
     labels = None if y is None else model.encoded(y)
-    share = float(verdicts.uncertain.mean())
-    facts = [("observations", f"{len(verdicts):,}"), ("Uncertain", f"{share:.1%}")]
-    lead = f"{len(verdicts):,} observations were judged; {share:.1%} are Uncertain."
-    if labels is not None:
-        found = selective_error(verdicts.mean, labels, verdicts.uncertain)
-        facts += [("error", f"{found.full:.2%}"), ("error where certain", f"{found.certain:.2%}")]
-        lead += f" {found.full:.2%} of all predictions are wrong, {found.certain:.2%} of those that are certain."
-    quality = [] if labels is None else [Section("Quality", _quality_blocks(verdicts, labels))]
+    name = getattr(y, "name", None)
+    return {
+        "n": len(verdicts),
+        "target": None if name is None else str(name),
+        "uncertain": float(verdicts.uncertain.mean()),
+        "by_class": frame_as_json(_by_class(verdicts, labels)),
+        "quality": None if labels is None else _quality(verdicts, labels),
+        "gallery": _gallery(model, verdicts, labels, _pictures(X, images)),
+        "labels": None if labels is None else np.bincount(labels, minlength=len(verdicts.classes)).tolist(),
+        "columns": _columns(model, X),
+    }
+
+
+def checked_classifier_page(model: NetworkClassifier, checks: Mapping[str, Any], *, title: str | None = None) -> Page:
+    """Give the report of a classifier from what :func:`classifier_checks` said about observations."""
+    n, share, quality, target = checks["n"], checks["uncertain"], checks["quality"], checks["target"]
+    facts = [("observations", f"{n:,}"), ("Uncertain", f"{share:.1%}")]
+    lead = f"{n:,} observations were judged; {share:.1%} are Uncertain."
+    if quality is not None:
+        certain = quality["certain_error"]
+        shown = "none is certain" if certain is None else f"{certain:.2%}"
+        facts += [("error", f"{quality['error']:.2%}"), ("error where certain", shown)]
+        lead += f" {quality['error']:.2%} of all predictions are wrong"
+        lead += "." if certain is None else f", {shown} of those that are certain."
     sections = [
-        Section("Gallery", _gallery_blocks(model, verdicts, labels, _pictures(X, images))),
-        Section("Verdicts", _verdict_blocks(verdicts, labels)),
-        *quality,
+        Section("Gallery", _gallery_blocks(checks)),
+        Section("Verdicts", _verdict_blocks(checks)),
+        *([] if quality is None else [Section("Quality", _quality_blocks(quality))]),
+        Section("Data", _data_blocks(model, checks)),
         Section("What was fitted", _fit_blocks(model)),
         Section("How to read this", [Text(text) for text in _READING]),
     ]
-    return Page(title, lead, sections, facts)
+    usual = "A classifier that says when it is uncertain" if target is None else f"Classes of {target}"
+    return Page(usual if title is None else title, lead, sections, facts)
 
 
 _READING = (
@@ -107,9 +145,10 @@ _READING = (
 )
 
 
-def _verdict_blocks(verdicts: ClassUncertainty, labels: NDArray[np.int64] | None) -> list[Block]:
-    blocks: list[Block] = [Table(_by_class(verdicts, labels), "By predicted class")]
-    share = float(verdicts.uncertain.mean())
+def _verdict_blocks(checks: Mapping[str, Any]) -> list[Block]:
+    by_class = frame_from_json(checks["by_class"]).rename_axis("predicted class")
+    blocks: list[Block] = [Table(by_class, "By predicted class")]
+    share = checks["uncertain"]
     if share > _MANY_UNCERTAIN:
         blocks.append(
             Text(
@@ -121,31 +160,31 @@ def _verdict_blocks(verdicts: ClassUncertainty, labels: NDArray[np.int64] | None
     return blocks
 
 
-def _quality_blocks(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> list[Block]:
+def _quality(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> dict[str, Any]:
     errors = wrong(verdicts.mean, labels)
+    found = selective_error(verdicts.mean, labels, verdicts.uncertain)
     diagram = reliability(verdicts.mean, labels)
-    curves = {name: risk_coverage(verdicts.scores[name], errors) for name in ("uqc_shortfall", "error_probability")}
-    shown = {
-        {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}[name]: [
-            curve.at(float(coverage)) for coverage in _COVERAGES
-        ]
-        for name, curve in curves.items()
+    curves = {shown: risk_coverage(verdicts.scores[name], errors) for name, shown in _RANKINGS.items()}
+    return {
+        "error": found.full,
+        "certain_error": None if verdicts.uncertain.all() else found.certain,
+        "values": {
+            "log loss": log_loss(verdicts.mean, labels),
+            "Brier score": brier(verdicts.mean, labels),
+            "expected calibration error": diagram.error,
+            **{f"area under risk-coverage, {shown}": curve.area for shown, curve in curves.items()},
+        },
+        "risk": {shown: [curve.at(float(coverage)) for coverage in _COVERAGES] for shown, curve in curves.items()},
+        "reliability": {name: values.tolist() for name, values in asdict(diagram).items()},
     }
-    quality = pd.DataFrame(
-        {
-            "value": {
-                "log loss": log_loss(verdicts.mean, labels),
-                "Brier score": brier(verdicts.mean, labels),
-                "expected calibration error": diagram.error,
-                "area under risk-coverage, verdict": curves["uqc_shortfall"].area,
-                "area under risk-coverage, mean probability": curves["error_probability"].area,
-            }
-        }
-    )
+
+
+def _quality_blocks(quality: Mapping[str, Any]) -> list[Block]:
+    diagram = Reliability(**{name: np.asarray(values) for name, values in quality["reliability"].items()})
     blocks: list[Block] = [
-        Table(quality, "Quality of the probabilities, lower is better"),
+        Table(pd.DataFrame({"value": quality["values"]}), "Quality of the probabilities, lower is better"),
         Picture(
-            risk_coverage_curves(_COVERAGES.tolist(), shown),
+            risk_coverage_curves(_COVERAGES.tolist(), quality["risk"]),
             "Error among the observations kept, against the share that is kept",
             "What is wrong among the most certain observations, as more of them are kept.",
         ),
@@ -176,15 +215,16 @@ def _by_class(verdicts: ClassUncertainty, labels: NDArray[np.int64] | None) -> p
         certain = frame[~frame["Uncertain"]].groupby("class", sort=False)["wrong"].mean()
         columns["wrong where certain, %"] = (100 * certain).round(2)
     names = [name for name in map(str, verdicts.classes) if name in set(frame["class"])]
-    return pd.DataFrame(columns).loc[names].rename_axis("predicted class")
+    return pd.DataFrame(columns).loc[names]
 
 
-def _gallery_blocks(
+def _gallery(
     model: NetworkClassifier,
     verdicts: ClassUncertainty,
     labels: NDArray[np.int64] | None,
     pictures: NDArray[np.uint8] | None,
-) -> list[Block]:
+) -> dict[str, Any]:
+    """Give the observations that are shown one by one, and what their boxplots need."""
     errors = np.zeros(len(verdicts), dtype=bool) if labels is None else wrong(verdicts.mean, labels)
     chosen = chosen_items(verdicts, errors)
     names = [str(name) for name in verdicts.classes]
@@ -202,11 +242,20 @@ def _gallery_blocks(
         }
         for row in chosen
     ]
+    return {
+        "classes": names,
+        "items": items,
+        "levels": [f"{level:.0%}" for level in verdicts.quantiles],
+        "certain_above": float(model.certain_above_),
+    }
+
+
+def _gallery_blocks(checks: Mapping[str, Any]) -> list[Block]:
+    gallery, n = Gallery(**checks["gallery"]), checks["n"]
     text = "Click on an observation, or press Enter on it, to see the distribution of its class probabilities."
-    if len(chosen) < len(verdicts):
-        text += f" {len(chosen)} of {len(verdicts):,} are here: wrong ones, Uncertain ones, and others at random."
-    levels = [f"{level:.0%}" for level in verdicts.quantiles]
-    return [Text(text), Gallery(names, items, levels, float(model.certain_above_))]
+    if len(gallery.items) < n:
+        text += f" {len(gallery.items)} of {n:,} are here: wrong ones, Uncertain ones, and others at random."
+    return [Text(text), gallery]
 
 
 def _ordered(verdicts: ClassUncertainty) -> list[tuple[str, NDArray[np.float64]]]:
@@ -247,6 +296,55 @@ def thumbnail(image: NDArray[np.uint8]) -> str:
     return data_address(buffer.getvalue(), "image/png")
 
 
+def _columns(model: NetworkClassifier, X: Any) -> dict[str, Any] | None:
+    """Describe the columns of a table; other inputs have none, and very many say nothing."""
+    if np.ndim(X) != 2 or np.shape(X)[1] > MOST_PARAMETERS:
+        return None
+    names = getattr(model, "feature_names_in_", None)
+    shown = [f"x{number}" for number in range(np.shape(X)[1])] if names is None else [str(name) for name in names]
+    return frame_as_json(column_table(pd.DataFrame(np.asarray(X, dtype=np.float64), columns=shown)))
+
+
+def _data_blocks(model: NetworkClassifier, checks: Mapping[str, Any]) -> list[Block]:
+    shape = " x ".join(map(str, model.input_shape_))
+    labels, classes = checks["labels"], checks["gallery"]["classes"]
+    rows = {
+        "observations judged": f"{checks['n']:,}",
+        "numbers in an observation": shape,
+        "labels": "not given" if labels is None else "known",
+    }
+    blocks: list[Block] = [Table(pd.DataFrame({"value": rows}), "What was judged")]
+    if labels is not None:
+        counts = pd.DataFrame({"observations": labels}, index=classes).rename_axis("label")
+        blocks.append(Table(counts, "How many observations each class has"))
+    if checks["columns"] is not None:
+        blocks.append(Table(frame_from_json(checks["columns"]).rename_axis("column"), "Inputs"))
+    return blocks
+
+
+def training_advice(losses: Sequence[float]) -> str | None:
+    """Say what the mean losses of the epochs ask for, if anything.
+
+    >>> from gpsuq.reports.classifier import training_advice
+    >>> training_advice([0.9, 0.6, 0.3])[:27]
+    'The loss was still falling '
+    >>> training_advice([0.9, 0.3, 0.21, 0.2, 0.2]) is None
+    True
+    """
+    if len(losses) < 2:
+        return None
+    gained = losses[0] - losses[-1]
+    if gained <= 0:
+        return "The loss ended above where it started: lower the learning rate, Recipe(learning_rate=...)."
+    last = losses[-1 - max(1, len(losses) // _LAST_PART)] - losses[-1]
+    if last <= _STILL_FALLING * gained:
+        return None
+    return (
+        f"The loss was still falling when training ended: train longer, Recipe(epochs=...); there were {len(losses)} "
+        "epochs (--epochs)."
+    )
+
+
 def _fit_blocks(model: NetworkClassifier) -> list[Block]:
     recipe = model.recipe or Recipe()
     params = {name: value for name, value in model.get_params(deep=False).items() if name not in ("network", "recipe")}
@@ -261,4 +359,5 @@ def _fit_blocks(model: NetworkClassifier) -> list[Block]:
     losses: Sequence[float] = model.losses_
     if len(losses) > 1:
         blocks.append(Picture(training_curve(losses), "Mean loss of every epoch", "Training loss."))
-    return blocks
+    advice = training_advice(losses)
+    return blocks if advice is None else [*blocks, Text(advice, "advice")]

@@ -176,7 +176,13 @@ def render(page: Page) -> str:
     template = environment.from_string(_asset("page.html"))
     style, script = (Markup(_asset(name)) for name in ("style.css", "gallery.js"))
     interactive = any(isinstance(block, Gallery) for section in page.sections for block in section.blocks)
-    return template.render(page=page, style=style, script=script if interactive else None, version=__version__)
+    return template.render(
+        page=page,
+        style=style,
+        script=script if interactive else None,
+        may_break=Markup("<wbr>"),
+        version=__version__,
+    )
 
 
 def write_page(page: Page, path: str | Path) -> Path:
@@ -214,6 +220,8 @@ def _asset(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    if value is None or value != value:
+        return ""
     if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
+        return f"{value:.4g}"
     return str(value)

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.estimators.linear import GPSLinearRegression
+from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.estimators.poisson import GPSPoissonProcess
 from gpsuq.io import CONFIG_FILE, load
+from gpsuq.io.classifier import CLASSIFIERS
+from gpsuq.reports.checks import CHECKS_FILE, read_checks
+from gpsuq.reports.classifier import CLASSIFIER_PARTS, checked_classifier_page
 from gpsuq.reports.experiment import experiment_page
-from gpsuq.reports.linear import linear_page, read_checks
+from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page
 from gpsuq.reports.page import Page
 from gpsuq.reports.poisson import poisson_page
 
 REPORT_FILE, ROWS_FILE = "report.html", "rows.jsonl"
+_IN_PYTHON = {
+    "UQDistribution": "uq_page(gpsuq.load(path, model=...), X, y)",
+    **dict.fromkeys(CLASSIFIERS, "classifier_page(gpsuq.load(path, network=...), X, y)"),
+}
+"""From the name of a type that may hold the user's code to how its report is made."""
 
 
 def can_be_made_again(directory: Path) -> bool:
     """Whether :func:`saved_page` shows all that the page in a directory shows.
 
-    That of a classifier, or of an experiment with networks, has observations that the directory does not hold.
+    That of an experiment with networks, or one made of data from Python, has what the directory does not hold.
     """
-    config = directory / CONFIG_FILE
-    if not config.is_file():
+    if not (directory / CONFIG_FILE).is_file():
         return not (directory / ROWS_FILE).exists()
-    return isinstance(load(directory), (GPSLinearRegression, GPSPoissonProcess))
+    return (directory / CHECKS_FILE).is_file() or isinstance(_loaded(directory), GPSPoissonProcess)
 
 
 def saved_page(directory: str | Path) -> Page:
@@ -47,12 +57,28 @@ def saved_page(directory: str | Path) -> Page:
         raise GPSError(f"there is no directory {directory}")
     if not (directory / CONFIG_FILE).is_file():
         return experiment_page(directory)
-    model = load(directory)
+    model = _loaded(directory)
     if isinstance(model, GPSLinearRegression):
-        return linear_page(model, read_checks(directory))
+        return checked_linear_page(model, read_checks(directory, LINEAR_PARTS))
     if isinstance(model, GPSPoissonProcess):
         return poisson_page(model)
+    checks = read_checks(directory, CLASSIFIER_PARTS) if isinstance(model, NetworkClassifier) else None
+    if checks is not None:
+        return checked_classifier_page(model, checks)
     raise GPSError(
         f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with --data "
         "FILE, or in Python, gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
     )
+
+
+def _loaded(directory: Path) -> Any:
+    """Load a model; where that needs the user's code, say how its report is made."""
+    try:
+        return load(directory)
+    except MissingCodeError as error:
+        page = _IN_PYTHON.get(json.loads((directory / CONFIG_FILE).read_text())["type"])
+        if page is None:
+            raise
+        raise MissingCodeError(
+            f"{error}. Its report is made in Python: gpsuq.reports.write_page(gpsuq.reports.{page}, 'report.html')"
+        ) from error

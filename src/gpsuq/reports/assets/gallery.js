@@ -4,6 +4,7 @@ document.querySelectorAll(".gallery").forEach((gallery) => {
   const form = gallery.querySelector("form");
   const grid = gallery.querySelector(".grid");
   const more = gallery.querySelector(".more");
+  const printed = gallery.querySelector(".printed");
   const dialog = gallery.querySelector("dialog");
   const detail = gallery.querySelector(".detail");
   const step = 60;
@@ -115,6 +116,12 @@ document.querySelectorAll(".gallery").forEach((gallery) => {
       }),
     );
     more.hidden = kept.length <= shown;
+    const chosen = ["verdict", "class", "score", "order"].map((name) => {
+      const select = form.elements[name];
+      return `${select.labels[0].firstChild.textContent.trim()}: ${select.selectedOptions[0]?.textContent ?? "none"}`;
+    });
+    printed.textContent =
+      `Printed: ${Math.min(shown, kept.length)} of ${data.items.length} observations (${chosen.join("; ")}).`;
   };
 
   form.addEventListener("change", () => {

@@ -1,0 +1,58 @@
+"""What a report says about data, as JSON beside a saved model: the page can be made again without the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gpsuq.errors import GPSError
+
+CHECKS_FILE = "checks.json"
+
+
+def write_checks(checks: Mapping[str, Any], directory: Path) -> Path:
+    """Write checks beside a saved model, for a report that is made later."""
+    path = directory / CHECKS_FILE
+    path.write_text(json.dumps(checks, indent=2, allow_nan=False) + "\n")
+    return path
+
+
+def read_checks(directory: Path, parts: Sequence[str]) -> dict[str, Any] | None:
+    """Read the ``parts`` of the checks beside a saved model; None where there are none."""
+    path = directory / CHECKS_FILE
+    if not path.is_file():
+        return None
+    try:
+        checks = json.loads(path.read_text())
+        return {name: checks[name] for name in parts}
+    except (ValueError, KeyError, TypeError) as error:
+        raise GPSError(f"{path} is damaged ({error}); delete it, or fit again") from error
+
+
+def frame_as_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """Give a table as JSON holds it.
+
+    >>> import pandas as pd
+    >>> from gpsuq.reports.checks import frame_as_json, frame_from_json
+    >>> held = frame_as_json(pd.DataFrame({"mean": [1.5, float("nan")]}, index=["age", "income"]))
+    >>> held["values"]
+    [[1.5], [None]]
+    >>> frame_from_json(held)
+            mean
+    age      1.5
+    income   NaN
+    """
+    return {
+        "index": list(map(str, frame.index)),
+        "values": json.loads(frame.to_json(orient="values")),
+        "names": list(map(str, frame.columns)),
+    }
+
+
+def frame_from_json(held: Mapping[str, Any]) -> pd.DataFrame:
+    """Give back a table that :func:`frame_as_json` gave."""
+    return pd.DataFrame(held["values"], index=held["index"], columns=held["names"])
