@@ -43,6 +43,14 @@ def test_predictions_are_written_and_named(saved, tmp_path):
     assert [row["row"] for row in said("predict", saved / "linear", tmp_path / "new.csv")] == [1, 2, 3]
 
 
+def test_a_report_is_named_with_its_facts(saved, tmp_path):
+    path = tmp_path / "page.html"
+    told = said("report", saved / "linear", "--out", path)
+    assert told["files"] == [str(path)]
+    assert told["title"] == "Linear regression"
+    assert told["facts"]["covariates"] == "2"
+
+
 def test_simulations_are_written_and_named(saved, tmp_path):
     out = tmp_path / "simulated.csv"
     document = said("simulate", saved / "poisson", "-n", 3, "--out", out)

@@ -14,12 +14,12 @@ from gpsuq.cli.speaking import (
     JsonOption,
     as_dict,
     describe,
-    list_files,
     print_json,
     print_or_write,
     print_summary,
     refuse_file,
     speaking,
+    tell,
     watched,
 )
 
@@ -95,6 +95,7 @@ def report(
     target: Annotated[
         str | None, typer.Option("--target", help="Column of outcomes or of true classes in that file.")
     ] = None,
+    as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Write one HTML page about a saved model or an experiment; it needs nothing else to be read.
@@ -112,9 +113,9 @@ def report(
             raise GPSError("--target names a column of --data: pass both")
         if out is not None or data is not None or not can_be_made_again(directory):
             refuse_file(path, force=force)
-        page = saved_page(directory) if data is None else _judged(directory, data, target)
+        page = saved_page(directory, progress=watched()) if data is None else _judged(directory, data, target)
         write_page(page, path)
-    list_files(console, [path])
+    tell(console, [path], as_json=as_json, title=page.title, facts=dict(page.facts))
 
 
 def predict(

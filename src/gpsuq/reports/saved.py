@@ -37,8 +37,8 @@ def can_be_made_again(directory: Path) -> bool:
     return (directory / CHECKS_FILE).is_file() or isinstance(_loaded(directory), GPSPoissonProcess)
 
 
-def saved_page(directory: str | Path) -> Page:
-    """Give the report of a directory that ``gpsuq fit`` or ``gpsuq experiment`` wrote.
+def saved_page(directory: str | Path, *, progress: bool = False) -> Page:
+    """Give the report of a directory that ``gpsuq fit`` or ``gpsuq experiment`` wrote, with a bar if it simulates.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -61,7 +61,7 @@ def saved_page(directory: str | Path) -> Page:
     if isinstance(model, GPSLinearRegression):
         return checked_linear_page(model, read_checks(directory, LINEAR_PARTS))
     if isinstance(model, GPSPoissonProcess):
-        return poisson_page(model)
+        return poisson_page(model.set_params(progress=progress))
     checks = read_checks(directory, CLASSIFIER_PARTS) if isinstance(model, NetworkClassifier) else None
     if checks is not None:
         return checked_classifier_page(model, checks)
