@@ -231,10 +231,10 @@ def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch)
     assert result.exit_code == 0, result.output
     rows = [json.loads(line)["row"] for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
     varied = (
-        (0.5, "head input", "patches"),
-        (0.1, "head input", "patches"),
         (0.5, "every layer", "patches"),
-        (0.5, "head input", "pixels"),
+        (0.1, "every layer", "patches"),
+        (0.5, "head input", "patches"),
+        (0.5, "every layer", "pixels"),
     )
     assert [(row["seed"], row["ratio"], row["place"], row["off_data"]) for row in rows] == [
         (seed, *setting) for seed in (0, 1) for setting in varied

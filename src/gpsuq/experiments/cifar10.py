@@ -21,7 +21,8 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern"
 EPOCHS = {"paper": 20, "modern": 10}
 LEARNING_RATE = 0.1
 HEAD_EPOCHS = 2
-OFF_DATA_SPREAD, OFF_DATA_PATCH = 0.1, 4
+OFF_DATA_PATCH = 4
+_AFFINE_LAYERS = {"paper": 7, "modern": 3}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
 _COVERAGE = 0.77
@@ -55,13 +56,13 @@ def cifar10_study(network: str) -> images.Study:
         train,
         test,
         made,
-        "head.0",
+        # Noise enters at every layer of the head; each affine one is followed by two others.
+        tuple(f"head.{3 * number}" for number in range(_AFFINE_LAYERS[network])),
         Recipe(epochs=EPOCHS[network], learning_rate=LEARNING_RATE),
         left_out=CIFAR10_CLASSES.index("truck"),
         members=_MEMBERS,
         coverage=_COVERAGE,
         head_epochs=HEAD_EPOCHS,
-        off_data_spread=OFF_DATA_SPREAD,
         off_data_patch=OFF_DATA_PATCH,
         augment=ShiftAndFlip(2),
         paper=_PAPER,

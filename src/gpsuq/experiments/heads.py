@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
-from gpsuq.estimators.classifier import SPREAD_WEIGHT
+from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
 from gpsuq.experiments import images
-from gpsuq.experiments.cifar10 import HEAD_EPOCHS, OFF_DATA_SPREAD, cifar10_study
+from gpsuq.experiments.cifar10 import HEAD_EPOCHS, cifar10_study
 from gpsuq.experiments.features import (
     Features,
     HeadGPS,
@@ -46,7 +46,7 @@ class Setting:
     """One way to give a head noise; the defaults are those of :class:`~gpsuq.GPSClassifier` in the experiments."""
 
     ratio: float = 0.5
-    place: str = "head input"
+    place: str = "every layer"
     draws: int = 4
     noise_decay: float = 0.0
     epochs: int = HEAD_EPOCHS
@@ -123,7 +123,7 @@ def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
     data, seen = images.split(study, 2)
     assert seen is not None
     plain = images.trained(study, "plain", 0, data, out, progress=progress)
-    trunk, head = split_network(plain.network_, study.layer)
+    trunk, head = split_network(plain.network_, images.first_layer(study))
     unseen = study.train.rows(study.train.labels == study.left_out)
     return Material(
         head,

@@ -82,7 +82,7 @@ class Study:
     in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
     judged, too. With ``head_epochs`` GPS and Monte Carlo dropout keep the features of the plain network of the
-    same seed, and train its head on for so long; without, they train the whole network. ``off_data_spread`` and
+    same seed, and train its head on for so long; without, they train the whole network. ``layer`` and
     ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`.
     """
 
@@ -90,19 +90,23 @@ class Study:
     train: Images
     test: Images
     network: Callable[[Images, float], nn.Module]
-    layer: str
+    layer: str | tuple[str, ...]
     recipe: Recipe
     left_out: int
     members: int = 5
     dropout: float = 0.25
     coverage: float | None = None
     head_epochs: int | None = None
-    off_data_spread: float = OFF_DATA_SPREAD
     off_data_patch: int | None = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
     paper: Mapping[int, Published] = field(default_factory=dict)
     literature: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+def first_layer(study: Study) -> str:
+    """Name the layer where the noise enters first."""
+    return study.layer if isinstance(study.layer, str) else study.layer[0]
 
 
 def estimator(
@@ -120,7 +124,7 @@ def estimator(
         made: nn.Module = study.network(data, dropout).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if plain is None:
             return made
-        heads = (split_network(whole, study.layer)[1] for whole in (made, plain.network_))
+        heads = (split_network(whole, first_layer(study))[1] for whole in (made, plain.network_))
         return with_weights(*heads)
 
     if method == "plain":
@@ -128,7 +132,7 @@ def estimator(
     if method.removesuffix(JOINT) == "dropout":
         return DropoutClassifier(lambda: network(study.dropout), **common)
     if method.startswith("gps-"):
-        price, reward = _weights(study, method)
+        price, reward = _weights(method)
         noise: dict[str, Any] = {"ratio": _ratio(method), "off_data_patch": study.off_data_patch}
         gps = GPSClassifier if plain is None else HeadGPS
         return gps(network, study.layer, spread_weight=price, off_data_spread=reward, **noise, **common)
@@ -142,9 +146,9 @@ def _ratio(method: str) -> float:
         raise GPSError(f"{method!r} must have a number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}") from None
 
 
-def _weights(study: Study, method: str) -> tuple[float, float]:
+def _weights(method: str) -> tuple[float, float]:
     """Give the price of spread at the data, and the reward for it off the data."""
-    return (0.0, 0.0) if method.endswith(ON_DATA) else (SPREAD_WEIGHT, study.off_data_spread)
+    return (0.0, 0.0) if method.endswith(ON_DATA) else (SPREAD_WEIGHT, OFF_DATA_SPREAD)
 
 
 def _has_kept_features(study: Study, method: str) -> bool:
@@ -162,7 +166,7 @@ def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, pr
         model = estimator(study, method, data, seed, progress=progress)
         return model.fit(data.pixels(), data.labels, augment=study.augment, checkpoint=folder)  # type: ignore[no-any-return]
     plain = trained(study, "plain", seed, data, out, progress=progress)
-    trunk, _ = split_network(plain.network_, study.layer)
+    trunk, _ = split_network(plain.network_, first_layer(study))
     features = kept_features(trunk, data, study.augment, study.off_data_patch, out / "models" / f"plain-{seed}")
     model = estimator(study, method, data, seed, progress=progress, plain=plain)
     fit_head(model, features, folder)
@@ -319,8 +323,8 @@ def run(
             estimator(study, method, study.train, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": SPREAD_WEIGHT, "off_data_spread": study.off_data_spread,
-                "off_data_patch": study.off_data_patch, "head_epochs": study.head_epochs,
+                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
+                "layer": study.layer, "off_data_patch": study.off_data_patch, "head_epochs": study.head_epochs,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
     for seed in seeds:
@@ -355,8 +359,8 @@ def row_key(study: Study, table: int, method: str) -> str:
     elif method == "ensemble":
         own = (study.members,)
     elif method.startswith("gps-") and not method.endswith(ON_DATA):
-        own = _weights(study, method)
-        own = own if study.off_data_patch is None else (*own, study.off_data_patch)
+        own = _weights(method)
+        own = own if study.off_data_patch is None else (*own, study.off_data_patch, study.layer)
     if _has_kept_features(study, method):
         own = (*own, study.head_epochs)
     if table == 2 and study.coverage is not None:
