@@ -455,7 +455,7 @@ def _looks(
         truth=names[images.labels[typical]], uqc=verdicts.uqc[typical], title=title,
     )  # fmt: skip
     most = np.argsort(-verdicts.uqc_shortfall, kind="stable")[:_GALLERY]
-    captions = [f"{names[images.labels[i]]} → {verdicts.prediction[i]}, {verdicts.mean[i].max():.2f}" for i in most]
+    captions = [f"{names[images.labels[i]]}\n→ {verdicts.prediction[i]}, {verdicts.mean[i].max():.2f}" for i in most]
     return [
         save_figure(figure, out / "boxplots.png"),
         save_figure(image_gallery(images.bytes[most], captions), out / "most_uncertain.png"),

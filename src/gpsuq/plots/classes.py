@@ -159,7 +159,7 @@ def image_gallery(images: NDArray[np.generic], captions: Sequence[str], *, colum
 
     rows = -(-len(images) // columns)
     with figure_style():
-        figure, axes = plt.subplots(rows, columns, figsize=(1.35 * columns, 1.6 * rows), squeeze=False)
+        figure, axes = plt.subplots(rows, columns, figsize=(1.35 * columns, 1.75 * rows), squeeze=False)
         for ax in axes.ravel():
             ax.set_axis_off()
         for ax, image, caption in zip(axes.ravel()[: len(images)], images, captions, strict=True):
