@@ -41,7 +41,7 @@ def test_the_code_of_a_guide_runs(page):
 
 
 def test_there_are_guides():
-    assert len(GUIDES) >= 5
+    assert len(GUIDES) >= 6
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
