@@ -1,16 +1,18 @@
 """The code in the guides, the tutorial and the README runs, top to bottom."""
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpsuq import GPS, Algorithm
+from gpsuq import GPS, Algorithm, __version__
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 WITHOUT_PYTHON = {"tables"}
+_PRODUCTS = "products of its added rows alone"
 
 
 def python_blocks(text):
@@ -64,3 +66,22 @@ def test_the_ten_lines_of_the_readme_say_what_they_do(elsewhere):
     assert (elsewhere / "theta.png").stat().st_size > 5_000
     pieces = uq.interval(0.8, of="population", kind="highest-density")["theta"]
     assert np.allclose(pieces.mean(1), [-3.0, 3.0], atol=0.5)  # "two pieces, around -3 and 3"
+
+
+def test_the_cost_of_noise_is_what_the_benchmark_measured():
+    rows = json.loads((ROOT / "benchmarks" / "results" / "classifier_cost.json").read_text())["rows"]
+    training, judging = rows["training step / plain"], rows["judging / gps"]
+    wanted = [training[f"{name}, M = {draws}"] for name in ("gps", _PRODUCTS) for draws in (4, 10)]
+    wanted += [judging[name] for name in ("gps, adaptive", "dropout, trunk once", "dropout, full passes")]
+    section = (ROOT / "docs" / "paper.md").read_text().split("\n## What noise costs\n")[1].split("\n## ")[0]
+    assert [float(number) for number in re.findall(r"^\|.*\| ([\d.]+) \|$", section, flags=re.MULTILINE)] == wanted
+
+
+def test_the_citation_is_of_this_version():
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "title", "message", "authors", "license"} <= citation.keys()
+    assert citation["version"] == __version__
+    (paper,) = citation["references"]
+    assert [author["family-names"] for author in paper["authors"]] == ["Shin", "Lee", "Liu"]
+    assert paper["title"] in (ROOT / "README.md").read_text()
