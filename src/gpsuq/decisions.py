@@ -63,6 +63,10 @@ class ClassUncertainty:
       prediction  probability  uncertain
     0        cat         0.85      False
     1        cat         0.50       True
+    >>> verdicts.prediction[~verdicts.uncertain]
+    array(['cat'], dtype='<U3')
+    >>> sorted(verdicts.scores)[:3]
+    ['error_probability', 'expected_entropy', 'mutual_information']
     """
 
     classes: NDArray[Any]

@@ -134,6 +134,15 @@ class GPS:
         """Train like :meth:`fit`, and give what it works with: the problem and its last state, to score or go on.
 
         ``start`` is a generator with as many chains to go on from, in place of a new one.
+
+        >>> import torch
+        >>> from gpsuq import GPS, Algorithm
+        >>> from gpsuq.models import normal_location
+        >>> gps, y = GPS(normal_location(), algorithm=Algorithm(n_steps=20), n_chains=2), torch.randn(50)
+        >>> problem, state = gps.train(y)
+        >>> problem, state = gps.train(y, start=state.generator)  # 20 steps more
+        >>> state.history.score().shape  # (step, chain)
+        torch.Size([20, 2])
         """
         checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", CHECKPOINT_EVERY)
         if checkpoint_every < 1:

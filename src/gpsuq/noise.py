@@ -98,6 +98,21 @@ class NoisyNetwork(nn.Module):
     >>> noise = network.draw_noise(rows=1, draws=50)  # the same for all observations
     >>> network(torch.zeros(5, 4), noise=noise).shape
     torch.Size([5, 50, 3])
+
+    Noise may enter at several layers. :meth:`check` tries them on a few observations:
+
+    >>> both = noisify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), ["0", "2"])
+    >>> both.noise_dims, [layer.out_features for layer in both.noisy_layers]
+    ([2, 4], [8, 3])
+    >>> both.check(torch.zeros(5, 4))
+
+    Of a network that was trained before, the layers in front of the noise can be kept as they are:
+
+    >>> network.keep_features(torch.zeros(5, 4))
+    >>> [name for name, weight in network.module.named_parameters() if weight.requires_grad]
+    ['2.weight', '2.bias', '2.noise_weight']
+    >>> network.train().module[0].training  # layers that are kept stay in evaluation
+    False
     """
 
     def __init__(self, module: nn.Module, layers: Sequence[str]) -> None:

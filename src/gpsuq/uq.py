@@ -53,14 +53,42 @@ class UQDistribution:
 
     Examples
     --------
-    >>> import torch
+    >>> import numpy as np
     >>> from gpsuq import GPS, Algorithm
     >>> from gpsuq.models import normal_location
-    >>> uq = GPS(normal_location(1.0), algorithm=Algorithm(n_steps=100), n_chains=2).fit(torch.randn(50))
-    >>> uq.draws(200)["loc"].shape
-    (2, 200)
+    >>> y = np.random.default_rng(0).normal(size=50)
+    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(y)
+    >>> uq.n_chains, uq.conditional, uq.classifies
+    (2, False, False)
+
+    Parameters: draws, summaries and intervals.
+
+    >>> uq.draws(200)["loc"].shape, uq.columns(200).shape  # (chain, draw); as a table, with one column for each number
+    ((2, 200), (400, 2))
     >>> list(uq.summary().columns[:2])
     ['mean', 'heterogeneity_sd']
+    >>> low, high = uq.interval(0.9, of="population")["loc"]
+    >>> bool(low < uq.mean()["loc"] < high), bool(uq.sd()["loc"] < high - low)
+    (True, True)
+    >>> uq.quantiles([0.25, 0.5, 0.75])["scale"].shape
+    (3,)
+
+    Predictions: new observations, here of a model without covariates; otherwise the first argument is x.
+
+    >>> uq.predict_draws(n_draws=300, n_observations=5).shape  # (chain, draw, observation)
+    (2, 300, 5)
+    >>> lower, upper = uq.predict_interval(coverage=0.9)
+    >>> bool(((lower < uq.predict_mean()) & (uq.predict_mean() < upper)).all())
+    True
+    >>> uq.predict_quantiles(levels=[0.1, 0.5, 0.9]).shape  # (level, observation)
+    (3, 1)
+
+    Figures, and draws for ArviZ:
+
+    >>> len(uq.plot_marginals().axes), len(uq.plot_pairs(parameters=["loc", "scale"]).axes)
+    (2, 4)
+    >>> dict(uq.to_datatree(n_draws=100)["uq"].sizes)
+    {'chain': 2, 'draw': 100}
     """
 
     def __init__(

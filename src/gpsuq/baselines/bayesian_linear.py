@@ -36,6 +36,17 @@ class BayesianLinearPosterior:
     >>> posterior = BayesianLinearPosterior(fit_intercept=False).fit(X, 2 * X[:, 0] + np.tile([0.1, -0.1], 5))
     >>> float(round(posterior.mean[0], 1))
     2.0
+    >>> lower, upper = posterior.interval(0.9)
+    >>> bool(upper[0] - lower[0] > 2.0 * posterior.sd[0])
+    True
+    >>> posterior.summary().columns.tolist()
+    ['mean', 'estimation_sd', 'mean_lower', 'mean_upper']
+    >>> posterior.sample_parameters(500).columns.tolist()
+    ['x0', 'sigma']
+    >>> posterior.predict(X[:2]).shape, posterior.predict_interval(X[:2]).shape
+    ((2,), (2, 2))
+    >>> posterior.sample_predictive(X[:2], n_draws=500).shape  # (draw, row)
+    (500, 2)
     """
 
     def __init__(self, *, fit_intercept: bool = True) -> None:

@@ -101,11 +101,14 @@ class EnsembleClassifier(PlainClassifier):
     --------
     >>> import numpy as np
     >>> from gpsuq import Recipe
-    >>> from gpsuq.baselines import EnsembleClassifier
+    >>> from gpsuq.baselines import EnsembleClassifier, PlainClassifier
     >>> X = np.random.default_rng(0).normal(size=(100, 2))
     >>> model = EnsembleClassifier(n_members=3, recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
     >>> model.sample_proba(X).shape
     (100, 3, 2)
+    >>> members = [PlainClassifier(recipe=Recipe(epochs=2), random_state=seed).fit(X, X[:, 0] > 0) for seed in (1, 2)]
+    >>> EnsembleClassifier.of(members).sample_proba(X).shape
+    (100, 2, 2)
     """
 
     def __init__(

@@ -40,8 +40,11 @@ class HomogeneousIntensity(IntensityModel):
     >>> from gpsuq.baselines import HomogeneousIntensity
     >>> from gpsuq.spatial import point_pattern
     >>> pattern = point_pattern(np.random.default_rng(0).random((30, 2)), window=(0, 1, 0, 2))
-    >>> HomogeneousIntensity(pattern).intensity(np.array([[0.5, 0.5]]))
-    array([15.])
+    >>> model = HomogeneousIntensity(pattern)
+    >>> model.intensity(np.array([[0.5, 0.5]])), model.integral()
+    (array([15.]), 30.0)
+    >>> round(model.log_likelihood(pattern.points), 3)  # per point: log 15 - 1
+    1.708
     """
 
     def __init__(self, pattern: PointPattern) -> None:
@@ -67,6 +70,9 @@ class LogLinearIntensity(IntensityModel):
     >>> model = LogLinearIntensity(pattern, [east], n_cells=256)
     >>> bool(model.coefficients[0] > 0.0), round(model.integral())
     (True, 100)
+    >>> left, right = model.intensity(np.array([[0.1, 0.5], [0.9, 0.5]]))
+    >>> bool(left < right)
+    True
     """
 
     def __init__(self, pattern: PointPattern, covariates: Sequence[CovariateGrid], n_cells: int = _CELLS) -> None:
@@ -118,9 +124,10 @@ class KernelIntensity(IntensityModel):
     >>> from gpsuq.baselines import KernelIntensity
     >>> from gpsuq.spatial import point_pattern
     >>> pattern = point_pattern(np.random.default_rng(0).random((100, 2)) ** [0.5, 1.0], window=(0, 1, 0, 1))
-    >>> left, right = KernelIntensity(pattern, bandwidth=0.2).intensity(np.array([[0.1, 0.5], [0.9, 0.5]]))
-    >>> bool(left < right)
-    True
+    >>> model = KernelIntensity(pattern, bandwidth=0.2)
+    >>> left, right = model.intensity(np.array([[0.1, 0.5], [0.9, 0.5]]))
+    >>> bool(left < right), bool(80.0 < model.integral() < 120.0)
+    (True, True)
     """
 
     def __init__(self, pattern: PointPattern, bandwidth: float | None = None, n_cells: int = _CELLS) -> None:

@@ -99,8 +99,15 @@ class GPSClassifier(NetworkClassifier):
     >>> model = GPSClassifier().fit(X, y)
     >>> model.predict([[2.0, 0.0]])
     array(['right'], dtype='<U5')
+    >>> bool(model.predict_proba([[2.0, 0.0]])[0, 1] > 0.9)  # the mean of 200 draws, in the order of model.classes_
+    True
+    >>> model.sample_proba([[2.0, 0.0]], n_draws=50).shape
+    (1, 50, 2)
     >>> model.uncertainty([[2.0, 0.0], [0.1, 0.0]]).uncertain
     array([False,  True])
+    >>> model = model.calibrate(X, y, target=0.9, of="coverage")  # better by data that it was not trained on
+    >>> round(float(model.uncertainty(X).uncertain.mean()), 1)
+    0.1
     """
 
     network_: NoisyNetwork

@@ -91,8 +91,33 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> model = GPSLinearRegression(n_chains=4, n_steps=200).fit(data.X, data.y)
     >>> model.heterogeneous_
     True
+
+    The law of the coefficients, and what each row says of it:
+
+    >>> model.summary().index.tolist()
+    ['x0', 'intercept', 'sigma']
+    >>> model.sample_parameters(500).shape
+    (500, 3)
+    >>> bool(model.explain_rows(data.X, data.y)["subgroup"].nunique() > 1)
+    True
+    >>> figure = model.plot_coefficients()
+    >>> dict(model.to_datatree()["uq"].sizes)
+    {'chain': 4, 'draw': 512, 'coef': 1}
+
+    Predictions, as means, quantiles, probabilities and draws:
+
+    >>> model.predict(data.X[:2]).shape, model.sample_predictive(data.X[:2], n_draws=100).shape
+    ((2,), (100, 2))
     >>> model.predict_interval(data.X[:2]).columns.tolist()
     ['lower', 'upper']
+    >>> quantiles = model.predict_quantiles(data.X, [0.1, 0.9])
+    >>> bool((model.predict_cdf(data.X, quantiles[0.9]).round(3) == 0.9).all())
+    True
+
+    How good they are, by the score that it was trained with; lower is better:
+
+    >>> model.kernel_score(data.X, data.y) < model.kernel_score(data.X, data.y + 1.0)
+    True
     """
 
     def __init__(
@@ -134,7 +159,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         groups
             Labels (n,) of subjects measured repeatedly: all rows of one share one theta.
         """
-        settings = self.settings()
+        settings = self._settings()
         _name_missing_targets(y)
         X, y = validate_data(
             self, X, y, y_numeric=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
@@ -166,12 +191,12 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             table = table.grouped(codes)
         if self.random_intercept:
             _warn("a random intercept can hardly be told from sigma: trust the sum of their spreads only")
-        self.set_fit(fit_linear(table, units, settings), settings.seed)
+        self._set_fit(fit_linear(table, units, settings), settings.seed)
         for finding in self.findings_:
             _warn(finding.message)
         return self
 
-    def settings(self) -> LinearSettings:
+    def _settings(self) -> LinearSettings:
         """Check the arguments and give them as the training takes them."""
         if self.random_intercept and not self.fit_intercept:
             raise GPSError("random_intercept needs fit_intercept=True")
@@ -197,7 +222,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             progress=self.progress,
         )
 
-    def set_fit(self, fit: LinearFit, seed: int) -> None:
+    def _set_fit(self, fit: LinearFit, seed: int) -> None:
         """Keep what was trained, and the draws that summaries and predictions are made of."""
         self.fit_ = fit
         self.seed_ = seed

@@ -62,6 +62,18 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     ...     model.sample_proba(X, n_draws=50).shape
     (100, 50, 2)
     (100, 1, 2)
+
+    Probabilities are means over draws; :mod:`gpsuq.decisions` takes labels as numbers of classes.
+
+    >>> model.predict_proba(X[:5]).shape, model.predict(X[:5]).shape
+    ((5, 2), (5,))
+    >>> model.encoded([True, False])
+    array([1, 0])
+    >>> model.uncertainty(X).to_frame().columns[:3].tolist()
+    ['prediction', 'probability', 'uncertain']
+    >>> half = model.calibrate(X, X[:, 0] > 0, target=0.5, of="coverage")
+    >>> round(float(half.uncertainty(X).uncertain.mean()), 1)
+    0.5
     """
 
     network: nn.Module | Callable[[], nn.Module] | None

@@ -109,9 +109,40 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     >>> import numpy as np
     >>> from gpsuq import GPSPoissonProcess
     >>> points = np.random.default_rng(0).random((150, 2))
-    >>> model = GPSPoissonProcess(n_chains=2, n_steps=20).fit(points, window=(0, 1, 0, 1))
+    >>> model = GPSPoissonProcess(n_cells=256, frequency=1.0, n_chains=2, n_steps=20).fit(points, window=(0, 1, 0, 1))
     >>> bool(90 < model.integral() < 220)
     True
+
+    The intensity: its mean and draws of it at places, on a grid, and in a figure.
+
+    >>> model.intensity(points[:3]).shape, model.sample_intensity(points[:3], n_draws=100).shape
+    ((3,), (100, 3))
+    >>> model.surface(levels=(0.1, 0.9)).mean.shape
+    (16, 16)
+    >>> figure = model.plot()
+
+    Counts: of regions, each anything that can be a window, and of all blocks of so many cells a side.
+
+    >>> model.region_counts([(0, 0.5, 0, 0.5), (0.5, 1, 0, 1)])[["mean", "count_lower", "count_upper"]].shape
+    (2, 3)
+    >>> rates, counts = model.block_counts(side=8)
+    >>> rates.shape, int(counts.sum())  # (draw, block), and every point in one of the blocks
+    ((640, 4), 150)
+
+    New patterns, and whether the points look like them:
+
+    >>> len(model.simulate(3))
+    3
+    >>> bool(0 < model.goodness_of_fit(n_simulations=9).p_value <= 1)
+    True
+    >>> by_hand = (np.log(model.intensity(points)).sum() - model.integral()) / len(points)
+    >>> bool(np.isclose(model.log_likelihood(points), by_hand))  # per point, higher is better
+    True
+
+    A fit on a finer grid says whether the grid matters:
+
+    >>> sorted(model.compare_grid())
+    ['change', 'n_cells', 'other_n_cells', 'standard_error']
     """
 
     def __init__(
@@ -159,7 +190,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         covariates
             Grids of covariates that cover the window.
         """
-        settings = self.settings()
+        settings = self._settings()
         window = as_window(window)
         given = _replicates(points)
         patterns = [point_pattern(pattern, window, outside=self.outside, least=0).points for pattern in given]
@@ -175,10 +206,10 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         n_cells = cells_for(n_points // len(patterns)) if self.n_cells is None else self.n_cells
         grid = Grid.with_cells(window, n_cells)
         fit = fit_poisson(grid, list(covariates), patterns, settings)
-        self.set_fit(fit, grid, patterns, settings.seed, n_outside=sum(map(len, given)) - n_points)
+        self._set_fit(fit, grid, patterns, settings.seed, n_outside=sum(map(len, given)) - n_points)
         return self
 
-    def settings(self) -> PoissonSettings:
+    def _settings(self) -> PoissonSettings:
         """Check the arguments and give them as the training takes them."""
         least = {"n_chains": 2, "n_steps": 1, "n_draws": 2, "batch_size": 1, "waves": 1, "noise_dim": 1}
         for name, smallest in least.items():
@@ -206,7 +237,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             progress=self.progress,
         )
 
-    def set_fit(self, fit: PoissonFit, grid: Grid, patterns: list[Array], seed: int, *, n_outside: int) -> None:
+    def _set_fit(self, fit: PoissonFit, grid: Grid, patterns: list[Array], seed: int, *, n_outside: int) -> None:
         """Keep what was trained, and how many points were left out."""
         self.fit_ = fit
         self.grid_, self.window_ = grid, grid.window

@@ -58,7 +58,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearRegr
     units = LinearUnits(
         **{name: tensors[f"units/{name}"].numpy() for name in _UNITS}, level=config["level"], scale=config["scale"]
     )
-    declared = estimator.settings().model().parameters
+    declared = estimator._settings().model().parameters
     one = torch.ones(())
     rank = torch.ones(units.rank)
     scale = DataScale(torch.zeros(()), one, torch.zeros(units.rank), rank, units.rank)
@@ -85,5 +85,5 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearRegr
     estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.asarray(config["feature_names"], dtype=object)
-    estimator.set_fit(fit, config["params"]["random_state"])
+    estimator._set_fit(fit, config["params"]["random_state"])
     return estimator

@@ -55,7 +55,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     """Build the estimator that was described."""
     params = dict(config["params"])
     estimator = GPSPoissonProcess(**params | {"hidden": tuple(params["hidden"])})  # JSON has no tuples
-    settings = estimator.settings()
+    settings = estimator._settings()
     covariates = tuple(
         CovariateGrid(name, *(tensors[f"covariate/{number}/{part}"].numpy() for part in ("x", "y", "values")))
         for number, name in enumerate(config["covariates"])
@@ -90,5 +90,5 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
         raise ValueError("the numbers of points do not agree")
     ends = np.cumsum(config["points"])[:-1]
     patterns = np.split(tensors["points"].numpy(), ends)
-    estimator.set_fit(fit, grid, patterns, settings.seed, n_outside=config.get("n_outside", 0))
+    estimator._set_fit(fit, grid, patterns, settings.seed, n_outside=config.get("n_outside", 0))
     return estimator

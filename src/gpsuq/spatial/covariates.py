@@ -21,11 +21,14 @@ class CovariateGrid:
     """Values (row of y, column of x) at the crossings of ``x`` and ``y``, both increasing.
 
     >>> import numpy as np
-    >>> from gpsuq.spatial import CovariateGrid
+    >>> from gpsuq.spatial import CovariateGrid, Window
     >>> ends = np.array([0.0, 1.0])
     >>> elevation = CovariateGrid("elevation", x=ends, y=ends, values=np.array([[0.0, 10.0], [20.0, 30.0]]))
     >>> elevation.at(np.array([[1.0, 0.0], [0.5, 0.5]]))
     array([10., 15.])
+    >>> elevation.check_covers(Window.rectangle(0.0, 3.0, 0.0, 1.0))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: covariate 'elevation' does not cover the window: ...
     """
 
     name: str

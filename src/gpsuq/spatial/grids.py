@@ -49,6 +49,13 @@ class Grid:
     array([[2, 1]])
     >>> grid.exposure
     array([[1., 1.]])
+    >>> grid.cell_size, grid.edges[0].tolist(), grid.nodes[0].tolist()
+    ((1.0, 1.0), [0.0, 1.0, 2.0], [[0.5, 0.5], [1.5, 0.5]])
+    >>> grid.inside, grid.cell_of(np.array([[1.5, 0.9]]))
+    (array([[ True,  True]]), array([1]))
+    >>> fine = Grid.with_cells(grid.window, 512)
+    >>> fine.n_x, fine.n_y
+    (32, 16)
     """
 
     window: Window

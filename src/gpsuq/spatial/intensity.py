@@ -24,7 +24,10 @@ class IntensityModel(ABC):
         """Give the expected number of points in the window."""
 
     def log_likelihood(self, points: Array) -> float:
-        """Give the log-likelihood of a Poisson process with this intensity, per point; higher is better."""
+        r"""Give the log-likelihood of a Poisson process with this intensity, per point; higher is better.
+
+        .. math:: \frac{1}{n} \Bigl( \sum_i \log \lambda(s_i) - \int_W \lambda(s)\, ds \Bigr)
+        """
         if len(points) == 0:
             raise GPSError("the log-likelihood per point needs points")
         return float((np.log(self.intensity(points)).sum() - self.integral()) / len(points))

@@ -31,6 +31,8 @@ class Window:
     (2.0, 'km')
     >>> window.contains(np.array([[1.5, 0.5], [0.5, 1.5]]))
     array([ True, False])
+    >>> window.bounds, window.is_rectangle, window.to_json()["type"]
+    ((0.0, 2.0, 0.0, 1.0), True, 'Polygon')
     """
 
     polygons: BaseGeometry
