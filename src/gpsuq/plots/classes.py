@@ -142,7 +142,7 @@ def reliability_curves(curves: Mapping[str, Reliability]) -> Figure:
                 label=f"{name}, ECE {curve.error:.4f}",
             )
         ax.set(xlabel="probability of the predicted class", ylabel="share that is right", aspect="equal")
-        ax.legend()
+        ax.legend(loc="lower right")
     return figure
 
 
