@@ -45,7 +45,7 @@ from gpsuq.reports import (
     write_page,
 )
 from gpsuq.reports.blocks import mode_blocks, pieces_of
-from gpsuq.reports.calibration import calibration_blocks
+from gpsuq.reports.calibration import calibration, calibration_blocks
 from gpsuq.reports.checks import read_checks, write_checks
 from gpsuq.reports.classifier import chosen_items, training_advice
 from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page, linear_checks
@@ -529,3 +529,17 @@ def test_the_gallery_lives_in_a_browser(digits_page, browser, tmp_path):
     choice("score").select_option("variance")
     assert page.screenshot(full_page=True)
     assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("probability", "words", "kind"),
+    [
+        (np.linspace(0.001, 0.999, 400), "hold as many rows as they should", "good"),
+        (np.linspace(0.4, 0.6, 400), "are wider than these rows need", "advice"),
+        (np.r_[np.full(200, 0.001), np.full(200, 0.999)], "miss their coverage by up to 95%. Look.", "advice"),
+    ],
+)
+def test_wide_intervals_are_told_from_narrow_ones(probability, words, kind):
+    verdict = calibration_blocks(calibration(probability), "rows", advice="Look.")[0]
+    assert words in verdict.text
+    assert verdict.kind == kind

@@ -46,16 +46,22 @@ def randomised(below: NDArray[np.floating], at_most: NDArray[np.floating]) -> ND
 
 
 def calibration_blocks(found: Mapping[str, Any], what: str, *, advice: str) -> list[Block]:
-    """Show what :func:`calibration` found for ``what`` ("rows"), with ``advice`` where intervals are wrong."""
+    """Show what :func:`calibration` found for ``what`` ("rows"), with ``advice`` where intervals are too narrow."""
     n = sum(found["pit"])
     coverage = {float(level): share for level, share in found["coverage"].items()}
     off = {level: abs(share - level) for level, share in coverage.items()}
     explained = {level: max(_OFF, _CHANCE * math.sqrt(level * (1.0 - level) / n)) for level in coverage}
-    verdict = (
-        Text(f"Prediction intervals hold as many {what} as they should, as far as {n:,} can tell.", "good")
-        if all(off[level] <= explained[level] for level in coverage)
-        else Text(f"Prediction intervals miss their coverage by up to {max(off.values()):.0%}. {advice}", "advice")
-    )
+    wrong = [level for level in coverage if off[level] > explained[level]]
+    if not wrong:
+        verdict = Text(f"Prediction intervals hold as many {what} as they should, as far as {n:,} can tell.", "good")
+    elif all(coverage[level] > level for level in wrong):
+        verdict = Text(
+            f"Prediction intervals are wider than these {what} need: they hold up to {max(off.values()):.0%} more of "
+            "them than they should. Little is known for sure; more data narrow them.",
+            "advice",
+        )
+    else:
+        verdict = Text(f"Prediction intervals miss their coverage by up to {max(off.values()):.0%}. {advice}", "advice")
     shown = pd.DataFrame({"inside": {f"{level:.0%}": f"{share:.1%}" for level, share in coverage.items()}})
     return [
         verdict,
