@@ -52,6 +52,12 @@ def test_held_out_rows_are_judged(fitted, table):
     assert "Gallery" in (folder / "model" / "report.html").read_text()
 
 
+def test_all_files_are_named(fitted):
+    folder, said = fitted
+    assert sorted(said["files"]) == sorted(map(str, (folder / "model").iterdir()))
+    assert str(folder / "model" / "columns.json") in said["files"]
+
+
 def test_the_saved_model_is_asked(fitted, tmp_path):
     folder, _ = fitted
     model, data = folder / "model", folder / "iris.csv"

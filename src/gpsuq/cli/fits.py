@@ -22,6 +22,7 @@ from gpsuq.cli.speaking import (
     print_summary,
     speaking,
     watched,
+    written,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def fit_linear(
             checks = linear_checks(estimator, table.X, table.y, rows)
             write_checks(checks, folder)
             write_page(checked_linear_page(estimator, checks), folder / "report.html")
-    files = [out / name for name in LINEAR_FILES]
+    files = written(out, LINEAR_FILES)
     if as_json:
         print_json(as_dict(estimator) | {"rows": len(table.X), "files": list(map(str, files))})
         return
@@ -170,7 +171,7 @@ def fit_classifier(
             write_checks(checks, folder)
             write_page(checked_classifier_page(estimator, checks), folder / "report.html")
         found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)
-    files = [out / name for name in CLASSIFIER_FILES]
+    files = written(out, CLASSIFIER_FILES)
     certain = None if verdicts.uncertain.all() else found.certain
     if as_json:
         judged = {"judged": len(X), "error": found.full, "certain_error": certain, "uncertain": found.uncertain_share}
@@ -253,7 +254,7 @@ def fit_poisson(
             fitness = estimator.goodness_of_fit()
             save_figure(envelope(fitness, estimator.window_.unit), folder / "envelope.png")
             write_page(poisson_page(estimator, fitness), folder / "report.html")
-    files = [out / name for name in POISSON_FILES]
+    files = written(out, POISSON_FILES)
     if as_json:
         print_json(as_dict(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})
         return

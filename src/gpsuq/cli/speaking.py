@@ -62,6 +62,13 @@ def going_on(out: Path) -> Iterator[None]:
         ) from None
 
 
+def written(out: Path, names: tuple[str, ...]) -> list[Path]:
+    """Give the files of a saved model that are there, by these names or by those that only some tables need."""
+    from gpsuq.io import OPTIONAL_FILES
+
+    return [out / name for name in (*names, *OPTIONAL_FILES) if (out / name).exists()]
+
+
 def list_files(console: Console, files: list[Path]) -> None:
     """Name the files that were written, each path in one piece however narrow the output is."""
     console.print("Wrote")

@@ -33,9 +33,11 @@ SPREAD_WEIGHTS = (0.2, 0.1, SPREAD_WEIGHT, 0.0, -0.05)
 OFF_DATA_SPREAD = 0.05
 """Default reward for spread at inputs unlike the data."""
 
+OFF_DATA_SHARE = 0.1
+"""How many inputs unlike the data a step has, for each observation."""
+
 _BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
 _VALIDATION_SHARE = 0.1
-_OFF_DATA_SHARE = 0.1
 
 
 class GPSClassifier(NetworkClassifier):
@@ -228,7 +230,7 @@ class GPSClassifier(NetworkClassifier):
 
         def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
             n = len(x)
-            strange = math.ceil(_OFF_DATA_SHARE * n) if off_data_spread else 0
+            strange = math.ceil(OFF_DATA_SHARE * n) if off_data_spread else 0
             inputs = torch.cat([x, self._off_data(x, strange)]) if strange else x
             every = network(inputs, draws=recipe.n_draws)
             logits = every[:n]

@@ -18,7 +18,7 @@ from gpsuq.networks import paper_resnet, small_resnet
 from gpsuq.recipes import Recipe
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
-EPOCHS = {"paper": 20, "modern": 10}
+EPOCHS = {"paper": 15, "modern": 10}
 LEARNING_RATE = 0.1
 HEAD_EPOCHS = 2
 OFF_DATA_PATCH = 4

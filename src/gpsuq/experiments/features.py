@@ -21,13 +21,12 @@ from torch import Tensor, nn
 from gpsuq.checkpoints import read_state, write_state
 from gpsuq.datasets.images import Images
 from gpsuq.errors import CheckpointError, GPSError
-from gpsuq.estimators import GPSClassifier
+from gpsuq.estimators.classifier import OFF_DATA_SHARE, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.losses import shuffled_patches
 from gpsuq.seeds import seeded
 
 _BATCH = 500
-_OFF_DATA_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def off_data_features(trunk: nn.Module, data: Images, patch: int | None) -> Tens
     """Give features of images unlike the data, a tenth as many as there are images."""
 
     def unlike(batch: Tensor) -> Tensor:
-        return shuffled_patches(batch, math.ceil(_OFF_DATA_SHARE * len(batch)), patch)
+        return shuffled_patches(batch, math.ceil(OFF_DATA_SHARE * len(batch)), patch)
 
     with seeded(0, "off data"):
         return outputs(trunk, torch.from_numpy(data.pixels()), unlike)

@@ -327,6 +327,7 @@ def run(
                 "layer": study.layer, "off_data_patch": study.off_data_patch, "head_epochs": study.head_epochs,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
+    started -= sum(row["seconds"] for row in rows.rows)  # rows of earlier runs took their time, too
     for seed in seeds:
         for method in methods:
             if method == "ensemble" and seed != seeds[0]:
