@@ -92,12 +92,12 @@ def test_a_classifier_without_kept_verdicts_asks_for_data(fitted, tmp_path):
     assert "--data FILE" in words(refused)
 
 
-def test_a_page_of_other_rows_does_not_replace_one_unasked(fitted):
+def test_a_page_of_other_rows_has_a_file_of_its_own(fitted):
     folder, _ = fitted
     before = (folder / "model" / "report.html").read_text()
-    refused = invoke("report", folder / "model", "--data", folder / "iris.csv")
+    refused = invoke("report", folder / "model", "--data", folder / "iris.csv", "--force")
     assert refused.exit_code == 1
-    assert "exists already" in words(refused)
+    assert "--out FILE.html" in words(refused)
     assert (folder / "model" / "report.html").read_text() == before
 
 

@@ -90,7 +90,7 @@ def report(
         Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="CSV or Parquet file of rows to judge; a point pattern has its own.")
+        Path | None, typer.Option("--data", help="CSV or Parquet file of rows to judge; --out names their page.")
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="Column of outcomes or of true classes in that file.")
@@ -111,7 +111,9 @@ def report(
         path = directory / REPORT_FILE if out is None else out
         if target is not None and data is None:
             raise GPSError("--target names a column of --data: pass both")
-        if out is not None or data is not None or not can_be_made_again(directory):
+        if data is not None and out is None:
+            raise GPSError(f"a page about {data} needs a file of its own: name it with --out FILE.html")
+        if out is not None or not can_be_made_again(directory):
             refuse_file(path, force=force)
         page = saved_page(directory, progress=watched()) if data is None else _judged(directory, data, target)
         write_page(page, path)

@@ -67,7 +67,8 @@ def saved_page(directory: str | Path, *, progress: bool = False) -> Page:
         return checked_classifier_page(model, checks)
     raise GPSError(
         f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with --data "
-        "FILE, or in Python, gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
+        "FILE and a page with --out FILE.html, or in Python, "
+        "gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
     )
 
 
