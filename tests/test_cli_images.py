@@ -19,6 +19,7 @@ from gpsuq.errors import GPSError
 from gpsuq.experiments import features, heads, images, mnist
 from gpsuq.experiments.image_tables import COVERAGES, calibrated_table, error_at
 from gpsuq.networks import feed_forward
+from gpsuq.recipes import Recipe
 
 
 def invoke(*arguments):
@@ -80,7 +81,7 @@ def test_verdicts_are_calibrated_by_images_that_were_set_aside(tmp_path):
 
 
 def test_heads_are_trained_on_the_features_of_the_plain_network(tmp_path):
-    study = replace(images.with_epochs(digits_with_trunk(), 8), head_epochs=10)
+    study = replace(images.with_epochs(digits_with_trunk(), 8), head=Recipe(epochs=10))
     train = partial(images.trained, study, seed=0, data=study.train, out=tmp_path, progress=False)
     plain, *heads_, whole = (train(method) for method in ("plain", "gps-0.5", "dropout", "gps-0.5-joint"))
     first = [plain.network_.get_submodule("trunk.1").weight]
@@ -98,8 +99,11 @@ def test_heads_are_trained_on_the_features_of_the_plain_network(tmp_path):
         assert (head.predict(pixels) == study.test.labels).mean() > 0.9
     assert len(whole.losses_) == 8
     keys = [images.row_key(study, 1, method) for method in ("gps-0.5", "gps-0.5-joint", "dropout", "dropout-joint")]
-    keys += [images.row_key(replace(study, head_epochs=4), 1, "gps-0.5")]
+    other = replace(study, head=Recipe(epochs=4))
+    keys += [images.row_key(other, 1, "gps-0.5")]
     assert len(set(keys)) == 5
+    anew = images.trained(other, "gps-0.5", 0, study.train, tmp_path, progress=False)
+    assert len(anew.losses_) == 4  # in the place of the checkpoint with ten epochs
 
 
 def test_features_are_kept_on_disk(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from gpsuq.recipes import Recipe
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 15, "modern": 10}
 LEARNING_RATE = 0.1
-HEAD_EPOCHS = 2
+HEAD = Recipe(epochs=2, n_draws=2)
 OFF_DATA_PATCH = 4
 _AFFINE_LAYERS = {"paper": 7, "modern": 3}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
@@ -62,7 +62,7 @@ def cifar10_study(network: str) -> images.Study:
         left_out=CIFAR10_CLASSES.index("truck"),
         members=_MEMBERS,
         coverage=_COVERAGE,
-        head_epochs=HEAD_EPOCHS,
+        head=HEAD,
         off_data_patch=OFF_DATA_PATCH,
         augment=ShiftAndFlip(2),
         paper=_PAPER,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -120,10 +121,16 @@ def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | N
 
 
 def fit_head(model: NetworkClassifier, features: Features, checkpoint: Path | None = None) -> None:
-    """Train a head on features."""
+    """Train a head on features; a checkpoint of other settings gives way, as a head takes a minute."""
     if isinstance(model, HeadGPS):
         model.off_data_features = features.off_data
-    model.fit(features.train, features.labels, checkpoint=checkpoint)
+    try:
+        model.fit(features.train, features.labels, checkpoint=checkpoint)
+    except CheckpointError:
+        if checkpoint is None:
+            raise
+        shutil.rmtree(checkpoint)
+        model.fit(features.train, features.labels, checkpoint=checkpoint)
 
 
 def join(model: NetworkClassifier, trunk: nn.Sequential, data: Images) -> NetworkClassifier:

@@ -23,7 +23,7 @@ from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
 from gpsuq.experiments import images
-from gpsuq.experiments.cifar10 import HEAD_EPOCHS, cifar10_study
+from gpsuq.experiments.cifar10 import HEAD, cifar10_study
 from gpsuq.experiments.features import (
     Features,
     HeadGPS,
@@ -47,9 +47,10 @@ class Setting:
 
     ratio: float = 0.5
     place: str = "every layer"
-    draws: int = 4
+    draws: int = HEAD.n_draws
     noise_decay: float = 0.0
-    epochs: int = HEAD_EPOCHS
+    epochs: int | None = HEAD.epochs
+    learning_rate: float = HEAD.learning_rate
     spread_weight: float = SPREAD_WEIGHT
     off_data_spread: float = OFF_DATA_SPREAD
     off_data: str = "patches"
@@ -61,6 +62,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "draws": (2, 4, 10),
     "noise_decay": (0.0, 1e-4, 1e-3, 1e-2),
     "epochs": (1, 2, 4, 8),
+    "learning_rate": (0.02, 0.05, 0.1),
     "spread_weight": (0.0, 0.05, 0.2),
     "off_data_spread": (0.0, 0.05, 0.1, 0.2),
     "off_data": ("pixels", "patches"),
@@ -73,6 +75,7 @@ NAMES = {
     "draws": "draws M",
     "noise_decay": "decay of noise weights",
     "epochs": "epochs",
+    "learning_rate": "learning rate",
     "spread_weight": "price of spread",
     "off_data_spread": "reward off the data",
     "off_data": "off the data: disorder of",
@@ -136,24 +139,26 @@ def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
     )
 
 
-def classifier(setting: Setting, material: Material, study: images.Study, seed: int) -> HeadGPS:
+def classifier(setting: Setting, material: Material, seed: int) -> HeadGPS:
     """Give the classifier on features that a setting asks for."""
     affine = [name for name, layer in material.head.named_modules() if isinstance(layer, nn.Linear)]
-    varied = {"epochs": setting.epochs, "n_draws": setting.draws, "noise_decay": setting.noise_decay}
+    varied = {"n_draws": setting.draws} | {
+        name: getattr(setting, name) for name in ("epochs", "learning_rate", "noise_decay")
+    }
     return HeadGPS(
         material.head,
         affine if setting.place == "every layer" else affine[0],
         ratio=setting.ratio,
         spread_weight=setting.spread_weight,
         off_data_spread=setting.off_data_spread,
-        recipe=DecayedNoise(**(asdict(study.recipe) | varied)),
+        recipe=DecayedNoise(**(asdict(HEAD) | varied)),
         random_state=seed,
     )
 
 
-def one_row(study: images.Study, material: Material, setting: Setting, seed: int) -> dict[str, Any]:
+def one_row(material: Material, setting: Setting, seed: int) -> dict[str, Any]:
     """Train and judge one head."""
-    model = classifier(setting, material, study, seed)
+    model = classifier(setting, material, seed)
     known = material.known if setting.off_data == "patches" else replace(material.known, off_data=material.pixels)
     fit_head(model, known)
     verdicts = model.uncertainty(material.seen)
@@ -221,22 +226,22 @@ def run(
         raise GPSError("at least one seed is needed")
     study = images.with_epochs(cifar10_study(network), epochs)
     started = time.perf_counter()
-    rows = images.begin(out, lambda _: repr(("heads", study.name, study.recipe)), force=force)
+    rows = images.begin(out, lambda _: repr(("heads", study.name, study.recipe, HEAD)), force=force)
     material: Material | None = None
     for seed in seeds:
         for setting in settings():
             if not rows.has(repr(setting), seed):
                 material = material or prepared(study, out, progress=progress)
-                rows.append(one_row(study, material, setting, seed))
+                rows.append(one_row(material, setting, seed))
     tables = by_factor(rows.frame())
     text = out / "table_heads.md"
     text.write_text(markdown(tables))
     results = {factor: table.round(4).to_dict(orient="index") for factor, table in tables.items()}
     command = command_line("heads", out, seeds=",".join(map(str, seeds)), network=network, epochs=epochs)
+    chosen = {"trunk": study.recipe, "head": HEAD, "default": Setting(), "seeds": list(seeds)}
     files = [
-        write_metrics(out, command, settings={"trunk": study.recipe, "default": Setting(), "seeds": list(seeds)},
-                      results=results, started=started),
+        write_metrics(out, command, settings=chosen, results=results, started=started),
         text,
         save_figure(factor_panels(tables), out / "factors.png"),
-    ]  # fmt: skip
+    ]
     return [*files, write_page(experiment_page(out), out / REPORT_FILE)]

@@ -81,8 +81,8 @@ class Study:
     in per cent for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors
     in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
-    judged, too. With ``head_epochs`` GPS and Monte Carlo dropout keep the features of the plain network of the
-    same seed, and train its head on for so long; without, they train the whole network. ``layer`` and
+    judged, too. With ``head`` GPS and Monte Carlo dropout keep the features of the plain network of the same seed, and
+    train its head on by this recipe; without, they train the whole network. ``layer`` and
     ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`.
     """
 
@@ -96,7 +96,7 @@ class Study:
     members: int = 5
     dropout: float = 0.25
     coverage: float | None = None
-    head_epochs: int | None = None
+    head: Recipe | None = None
     off_data_patch: int | None = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
@@ -116,7 +116,7 @@ def estimator(
 
     With a ``plain`` network, it is one of features: a head that goes on from that network's.
     """
-    recipe = study.recipe if plain is None else replace(study.recipe, epochs=study.head_epochs)
+    recipe = study.recipe if plain is None or study.head is None else study.head
     common: dict[str, Any] = {"recipe": recipe, "random_state": seed, "progress": progress}
 
     def network(dropout: float = 0.0) -> nn.Module:
@@ -153,7 +153,7 @@ def _weights(method: str) -> tuple[float, float]:
 
 def _has_kept_features(study: Study, method: str) -> bool:
     """Whether a method trains a head on the features of the plain network, and not the whole network."""
-    return study.head_epochs is not None and not method.endswith(JOINT) and method.startswith(("dropout", "gps-"))
+    return study.head is not None and not method.endswith(JOINT) and method.startswith(("dropout", "gps-"))
 
 
 def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, progress: bool) -> NetworkClassifier:
@@ -324,7 +324,7 @@ def run(
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
-                "layer": study.layer, "off_data_patch": study.off_data_patch, "head_epochs": study.head_epochs,
+                "layer": study.layer, "off_data_patch": study.off_data_patch, "head": study.head,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
     started -= sum(row["seconds"] for row in rows.rows)  # rows of earlier runs took their time, too
@@ -363,7 +363,7 @@ def row_key(study: Study, table: int, method: str) -> str:
         own = _weights(method)
         own = own if study.off_data_patch is None else (*own, study.off_data_patch, study.layer)
     if _has_kept_features(study, method):
-        own = (*own, study.head_epochs)
+        own = (*own, study.head)
     if table == 2 and study.coverage is not None:
         own = (*own, study.coverage)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
