@@ -20,7 +20,7 @@ from gpsuq.recipes import Recipe
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 15, "modern": 10}
 LEARNING_RATE = 0.1
-HEAD = Recipe(epochs=2, n_draws=2)
+HEAD = Recipe(epochs=3, n_draws=3)
 OFF_DATA_PATCH = 4
 _AFFINE_LAYERS = {"paper": 7, "modern": 3}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by

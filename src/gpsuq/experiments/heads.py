@@ -59,9 +59,9 @@ class Setting:
 FACTORS: dict[str, tuple[Any, ...]] = {
     "ratio": (0.1, 0.25, 0.5, 1.0),
     "place": ("head input", "every layer"),
-    "draws": (2, 4, 10),
+    "draws": (2, 3, 4, 10),
     "noise_decay": (0.0, 1e-4, 1e-3, 1e-2),
-    "epochs": (1, 2, 4, 8),
+    "epochs": (1, 2, 3, 4, 8),
     "learning_rate": (0.02, 0.05, 0.1),
     "spread_weight": (0.0, 0.05, 0.2),
     "off_data_spread": (0.0, 0.05, 0.1, 0.2),
