@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from lightning_fabric import Fabric
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
@@ -110,6 +111,17 @@ def test_loaders_and_arrays_are_both_taken(digits):
     loader = DataLoader(data, batch_size=50, shuffle=True, generator=torch.Generator().manual_seed(0))
     model = GPSClassifier(small, recipe=QUICK).fit(loader)
     assert (model.predict(test.pixels()) == test.labels).mean() > 0.9
+
+
+def test_a_fabric_of_the_users_trains_the_same_network(digits):
+    train, test = digits
+    short = Recipe(epochs=2)
+    pixels = test.pixels()[:20]
+    fits = [
+        GPSClassifier(small, "1.0", recipe=short, random_state=0, fabric=fabric).fit(train.pixels(), train.labels)
+        for fabric in (None, Fabric(accelerator="cpu", devices=1))
+    ]
+    assert np.array_equal(*(model.sample_proba(pixels) for model in fits))
 
 
 def test_the_papers_recipe_runs_with_sampled_outcomes(digits):
