@@ -124,6 +124,7 @@ def test_rows_are_explained(fitted_scissors, fitted_clean):
     rows = model.explain_rows(data.X, data.y)
     residual = np.abs(data.y - data.X @ data.theta[0])
     assert set(rows["subgroup"]) == {0}
+    assert np.isfinite(model.explain_rows(data.X[:1], [1e200])).all().all()
     assert rows["outlier_score"].nlargest(3).index.tolist() == np.argsort(-residual)[:3].tolist()
     with pytest.raises(GPSError, match="same number of rows"):
         model.explain_rows(data.X, data.y[:-1])
@@ -178,6 +179,8 @@ def test_groups_share_their_coefficients():
         GPSLinearRegression(**QUICK).fit(X, y, groups=subject[:-1])
     with pytest.raises(GPSError, match="single subject"):
         GPSLinearRegression(**QUICK).fit(X, y, groups=np.zeros(len(y)))
+    with pytest.raises(GPSError, match="single subject"):
+        GPSLinearRegression(**QUICK).fit(X, y, (subject == 3).astype(float), groups=subject)
     with pytest.raises(GPSError, match="same for all rows of a group"):
         GPSLinearRegression(**QUICK).fit(X, y, np.arange(len(y)) + 1.0, groups=subject)
 

@@ -176,6 +176,8 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             seen = weight > 0
             X, y, weight = X[seen], y[seen], weight[seen]
             codes = None if codes is None else pd.factorize(codes[seen])[0]
+        if codes is not None and codes.max() == 0:
+            raise GPSError("groups names a single subject: at least 2 with positive weight are needed")
         if len(y) < 2:
             raise GPSError("at least 2 observations with positive weight are needed")
         if np.ptp(y) <= 1e-12 * np.abs(y).max():
@@ -464,11 +466,9 @@ def _group_codes(groups: Any, n: int) -> NDArray[np.intp]:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise GPSError(f"groups must have one label per row, shape ({n},), got {labels.shape}")
-    codes, uniques = pd.factorize(labels)
+    codes, _ = pd.factorize(labels)
     if (codes < 0).any():
         raise GPSError(f"groups has a missing label in row {int((codes < 0).argmax())}")
-    if len(uniques) < 2:
-        raise GPSError("groups names a single subject: at least 2 are needed")
     return codes
 
 
