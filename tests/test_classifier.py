@@ -8,6 +8,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -17,6 +18,7 @@ from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifi
 from gpsuq.baselines.classifiers import DropoutNetwork
 from gpsuq.datasets import load_images
 from gpsuq.decisions import selective_error
+from gpsuq.errors import DivergenceError
 from gpsuq.estimators.classifier import SPREAD_WEIGHTS
 from gpsuq.losses import shuffled_patches
 from gpsuq.networks import feed_forward
@@ -345,6 +347,31 @@ def test_adaptive_draws_follow_a_calibrated_threshold(digits, model):
         mine.certain_above_ = threshold
         agreed = mine.uncertainty(pixels).uncertain == mine.uncertainty(pixels, error_rate=0.02).uncertain
         assert agreed.mean() > 0.97
+
+
+def test_a_first_fit_that_fails_is_no_fit(digits):
+    train, _ = digits
+    model = GPSClassifier(small, recipe=Recipe(epochs=2, learning_rate=float("inf")))
+    with pytest.raises(DivergenceError):
+        model.fit(train.pixels()[:200], train.labels[:200])
+    with pytest.raises(NotFittedError):
+        model.predict(train.pixels())
+
+
+@pytest.mark.parametrize("make", [GPSClassifier, PlainClassifier])
+def test_a_fit_that_fails_leaves_the_one_before(digits, make, monkeypatch):
+    x, y = digits[0].pixels()[:200], digits[0].labels[:200]
+    model = make(small, recipe=Recipe(epochs=2)).fit(x, y)
+    before = vars(model).copy()
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpsuq.estimators.network.train_network", interrupted)
+    model.set_params(network=None)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x.reshape(200, -1), [f"digit {label}" for label in y])
+    assert vars(model) == before | {"network": None}
 
 
 def test_ensembles_need_members_that_agree(digits):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -324,6 +325,20 @@ def test_zero_weights_are_like_no_row(rng):
     plain = GPSLinearRegression(**QUICK).fit(X, y, np.full(60, 2.0))
     spoiled = GPSLinearRegression(**QUICK).fit(spoiled_X, spoiled_y, np.r_[np.full(60, 2.0), 0.0])
     assert np.array_equal(spoiled.coef_, plain.coef_)
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_fit_that_fails_leaves_the_one_before(rng):
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
+    model = GPSLinearRegression(**QUICK)
+    with pytest.raises(GPSError, match="constant"):
+        model.fit(X, np.ones(40))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    expected = model.fit(X, y).predict(X)
+    with pytest.raises(GPSError, match="constant"):
+        model.fit(pd.DataFrame(rng.normal(size=(40, 3)), columns=["a", "b", "c"]), np.ones(40))
+    assert np.array_equal(model.predict(X), expected)
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")

@@ -20,6 +20,7 @@ from torch.distributions import Normal
 from gpsuq import mixtures
 from gpsuq.data import aligned, check_finite_rows, checked_weight
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.expectations import kernel_score
 from gpsuq.generators import MLP
 from gpsuq.intervals import check_coverage
@@ -147,6 +148,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
+    @whole_or_not_at_all
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> GPSLinearRegression:
         """Fit the law of the coefficients.
 

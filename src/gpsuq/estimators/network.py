@@ -31,6 +31,7 @@ from gpsuq.decisions import (
 )
 from gpsuq.epochs import ArrayBatches, Batches, LoaderBatches, Loss, Training, train_network
 from gpsuq.errors import GPSError
+from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.networks import default_network
 from gpsuq.progress import counting_bar, training_bar
 from gpsuq.recipes import Recipe
@@ -96,6 +97,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
+    @whole_or_not_at_all
     def fit(
         self,
         X: Any,
