@@ -4,19 +4,22 @@ import copy
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lightning_fabric import Fabric
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from gpsuq import GPSClassifier, GPSError, PaperRecipe, Recipe, noisify
+from gpsuq import GPSClassifier, GPSError, GPSWarning, PaperRecipe, Recipe, noisify
 from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
 from gpsuq.baselines.classifiers import DropoutNetwork
 from gpsuq.datasets import load_images
 from gpsuq.decisions import selective_error
+from gpsuq.errors import DivergenceError
 from gpsuq.estimators.classifier import SPREAD_WEIGHTS
 from gpsuq.losses import shuffled_patches
 from gpsuq.networks import feed_forward
@@ -347,6 +350,31 @@ def test_adaptive_draws_follow_a_calibrated_threshold(digits, model):
         assert agreed.mean() > 0.97
 
 
+def test_a_first_fit_that_fails_is_no_fit(digits):
+    train, _ = digits
+    model = GPSClassifier(small, recipe=Recipe(epochs=2, learning_rate=float("inf")))
+    with pytest.raises(DivergenceError):
+        model.fit(train.pixels()[:200], train.labels[:200])
+    with pytest.raises(NotFittedError):
+        model.predict(train.pixels())
+
+
+@pytest.mark.parametrize("make", [GPSClassifier, PlainClassifier])
+def test_a_fit_that_fails_leaves_the_one_before(digits, make, monkeypatch):
+    x, y = digits[0].pixels()[:200], digits[0].labels[:200]
+    model = make(small, recipe=Recipe(epochs=2)).fit(x, y)
+    before = vars(model).copy()
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpsuq.estimators.network.train_network", interrupted)
+    model.set_params(network=None)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x.reshape(200, -1), [f"digit {label}" for label in y])
+    assert vars(model) == before | {"network": None}
+
+
 def test_ensembles_need_members_that_agree(digits):
     train, _ = digits
     members = [
@@ -394,6 +422,32 @@ class Empty:
 def test_bad_training_data_are_refused(x, y, message):
     with pytest.raises(ValueError, match=message):
         GPSClassifier(small, recipe=QUICK).fit(x, y)
+
+
+def test_messages_show_labels_as_they_were_given():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.raises(GPSError, match=r"one class only \(7\)"):
+        GPSClassifier().fit(x, np.full(40, 7))
+    with pytest.raises(GPSError, match=r"different labels, got \['a', 'a'\]"):
+        GPSClassifier().fit(x, np.repeat(["a", "b"], 20), classes=["a", "a"])
+    model = GPSClassifier(recipe=Recipe(epochs=1)).fit(x, np.repeat(np.array(["a", "b"], dtype=object), 20))
+    with pytest.raises(GPSError, match=r"label 1 in row 0 is none of the classes \['a', 'b'\]"):
+        model.calibrate(x, np.ones(40, dtype=int), target=0.1)
+    with pytest.raises(GPSError, match=r"label 'c' in row 0 is none of the classes \['a', 'b'\]"):
+        model.encoded(["c"])
+
+
+def test_digits_that_float32_cannot_hold_are_said(rng):
+    x, quick = rng.normal(size=(60, 2)), Recipe(epochs=1)
+    far, y = x + np.array([1e8, 10.0]), x[:, 0] > 0
+    with pytest.warns(GPSWarning, match=r"in x0, and float32 keeps only seven digits: subtract a constant"):
+        GPSClassifier(recipe=quick).fit(far, y)
+    with pytest.warns(GPSWarning, match=r"in when, and float32"):
+        PlainClassifier(recipe=quick).fit(pd.DataFrame(far, columns=["when", "where"]), y)
+    with pytest.warns(GPSWarning, match=r"in x0, and float32"):
+        GPSClassifier(recipe=quick).fit(DataLoader(TensorDataset(torch.tensor(far), torch.tensor(y)), batch_size=20))
+    x[:, 1] = 0.1  # warns of nothing: a constant has no digits to lose
+    GPSClassifier(recipe=quick).fit(x, y)
 
 
 def test_bad_questions_are_refused(model, digits):

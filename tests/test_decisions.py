@@ -113,6 +113,7 @@ def test_thresholds_reach_what_was_wanted(rng):
     assert (best > threshold).mean() == pytest.approx(0.8, abs=1e-3)
     few = np.array([0.9, 0.8, 0.7])
     assert (few > d.threshold_for_coverage(few, 0.75)).all()  # two of three are not 75%
+    assert (few > d.threshold_for_coverage(few, 1e-12)).tolist() == [True, False, False]  # one at least
     assert (np.ones(10) > d.threshold_for_coverage(np.ones(10), 0.5)).all()  # ties are certain together
     threshold = d.threshold_for_error(best, errors, 0.05)
     assert errors[best > threshold].mean() <= 0.05

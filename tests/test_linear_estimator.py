@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -124,6 +125,7 @@ def test_rows_are_explained(fitted_scissors, fitted_clean):
     rows = model.explain_rows(data.X, data.y)
     residual = np.abs(data.y - data.X @ data.theta[0])
     assert set(rows["subgroup"]) == {0}
+    assert np.isfinite(model.explain_rows(data.X[:1], [1e200])).all().all()
     assert rows["outlier_score"].nlargest(3).index.tolist() == np.argsort(-residual)[:3].tolist()
     with pytest.raises(GPSError, match="same number of rows"):
         model.explain_rows(data.X, data.y[:-1])
@@ -178,6 +180,8 @@ def test_groups_share_their_coefficients():
         GPSLinearRegression(**QUICK).fit(X, y, groups=subject[:-1])
     with pytest.raises(GPSError, match="single subject"):
         GPSLinearRegression(**QUICK).fit(X, y, groups=np.zeros(len(y)))
+    with pytest.raises(GPSError, match="single subject"):
+        GPSLinearRegression(**QUICK).fit(X, y, (subject == 3).astype(float), groups=subject)
     with pytest.raises(GPSError, match="same for all rows of a group"):
         GPSLinearRegression(**QUICK).fit(X, y, np.arange(len(y)) + 1.0, groups=subject)
 
@@ -321,6 +325,20 @@ def test_zero_weights_are_like_no_row(rng):
     plain = GPSLinearRegression(**QUICK).fit(X, y, np.full(60, 2.0))
     spoiled = GPSLinearRegression(**QUICK).fit(spoiled_X, spoiled_y, np.r_[np.full(60, 2.0), 0.0])
     assert np.array_equal(spoiled.coef_, plain.coef_)
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_fit_that_fails_leaves_the_one_before(rng):
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
+    model = GPSLinearRegression(**QUICK)
+    with pytest.raises(GPSError, match="constant"):
+        model.fit(X, np.ones(40))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    expected = model.fit(X, y).predict(X)
+    with pytest.raises(GPSError, match="constant"):
+        model.fit(pd.DataFrame(rng.normal(size=(40, 3)), columns=["a", "b", "c"]), np.ones(40))
+    assert np.array_equal(model.predict(X), expected)
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")

@@ -33,6 +33,12 @@ def test_densities():
     assert np.isfinite(log_density(y, loc, scale)).all()
 
 
+def test_densities_are_finite_however_far_the_observation():
+    y, loc, scale = np.array([1e154, -1e200, 1e308]), np.array([[0.0, 1.0]] * 3), np.array([1e-3, 2.0])
+    assert np.isfinite(component_log_density(y, loc, scale)).all()
+    assert np.isfinite(log_density(y, loc, scale)).all()
+
+
 def test_poisson_quantiles_are_those_of_the_mixture(rng):
     """The smallest count whose distribution function reaches the level, summed by hand."""
     rates = rng.uniform(0.5, 60.0, size=(4, 7))

@@ -6,11 +6,14 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch import nn
 from torch.distributions import Normal
 from typer.testing import CliRunner
 
-from gpsuq import GPS, GPSWarning, Location, ObservationModel, Scale
+from gpsuq import GPS, FromModule, GPSWarning, Location, ObservationModel, Scale
 from gpsuq.cli import app
+from gpsuq.errors import CheckpointError
 from gpsuq.resuming import resumable
 from gpsuq.training import step as real_step
 
@@ -46,6 +49,56 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path, short, stop_after, rng):
         assert np.array_equal(value, resumed[name])
     again = GPS(model, algorithm=short).fit(y, checkpoint=tmp_path)
     assert np.array_equal(again.draws(10)["loc"], whole["loc"])
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_fit_of_another_model_does_not_go_on(tmp_path, short, rng):
+    y = rng.normal(size=50)
+
+    def fit(scale):
+        model = ObservationModel(lambda theta: Normal(theta, scale), theta=Location())
+        return GPS(model, algorithm=short).fit(y, checkpoint=tmp_path).draws(10)["theta"]
+
+    first = fit(0.1)
+    with pytest.raises(CheckpointError, match="another model"):
+        fit(3.0)
+    assert np.array_equal(fit(0.1), first)
+
+
+def test_a_fit_from_other_weights_does_not_go_on(tmp_path, short, stop_after, rng):
+    y = rng.normal(size=50)
+    gps = GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=short)
+    _, state = gps.train(y, checkpoint=tmp_path / "first")
+    start = state.generator
+    with pytest.raises(CheckpointError, match="first weights"):
+        gps.train(y, start=start, checkpoint=tmp_path / "first")
+    whole = gps.train(y, start=start)[1].generator(torch.zeros(4, 1, 1, 2))
+    stop_after(25)
+    with pytest.raises(KeyboardInterrupt):
+        gps.train(y, start=start, checkpoint=tmp_path / "second", checkpoint_every=10)
+    second = stop_after(-1)
+    resumed = gps.train(y, start=start, checkpoint=tmp_path / "second")[1].generator(torch.zeros(4, 1, 1, 2))
+    assert len(second) == short.n_steps - 20
+    assert torch.equal(resumed["loc"], whole["loc"])
+
+
+@pytest.mark.parametrize("reinitialise", [True, False])
+def test_weights_of_a_network_count_where_they_are_kept(tmp_path, short, rng, reinitialise):
+    y = rng.normal(size=50)
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+
+    def fit(seed):
+        torch.manual_seed(seed)
+        generator = FromModule(nn.Linear(2, 2), noise_dim=2, reinitialise=reinitialise)
+        return GPS(model, generator, algorithm=short).fit(y, checkpoint=tmp_path).draws(10)["loc"]
+
+    first = fit(0)
+    assert np.array_equal(fit(0), first)
+    if reinitialise:
+        assert np.array_equal(fit(1), first)
+    else:
+        with pytest.raises(CheckpointError, match="first weights"):
+            fit(1)
 
 
 def test_a_block_of_several_fits_goes_on(tmp_path, short, stop_after, rng):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from gpsuq.data import Observations
+from gpsuq.descriptions import describe
 from gpsuq.errors import CheckpointError
 from gpsuq.training import Problem, TrainingState, enter_phase
 
@@ -24,48 +23,22 @@ _FILE = "training.safetensors"
 
 
 def fingerprint(problem: Problem, state: TrainingState) -> str:
-    """Digest of everything that must be equal for a run to be resumed: data, settings, model, shapes, seed."""
-    digest = hashlib.blake2b(digest_size=16)
+    """Digest of all that decides where training ends: data, settings, model, first weights, seed.
+
+    It is taken before the first step, while the weights are still the first ones.
+    """
     generator = state.generator
-    shapes = {name: tuple(p.shape) for name, p in generator.named_parameters()}
-    for part in (
-        *(problem.algorithm, problem.plan, problem.distance, problem.seed, shapes),
-        *(generator.parameter_map.declared, generator.body.spec, state.loss.model.function),
-    ):
-        digest.update(_describe(part).encode())
-    digest.update(_data_digest(problem.source.sample))
-    return digest.hexdigest()
+    parts = (
+        *(problem.algorithm, problem.plan, problem.distance, problem.seed, problem.source.sample),
+        *(generator.parameter_map.declared, state.loss.model.function, dict(generator.state_dict())),
+    )
+    # A network of the user's is trained in copies, whose first weights are not its own where they start anew.
+    layers = describe(generator.body.spec, weights=False)
+    return hashlib.blake2b(f"{describe(parts)} {layers}".encode(), digest_size=16).hexdigest()
 
 
-def _describe(part: Any) -> str:
-    """Describe settings the same way in every process: functions by their code, not by where they lie in memory."""
-    if is_dataclass(part) and not isinstance(part, type):
-        return f"{type(part).__name__}({[_describe(getattr(part, field.name)) for field in fields(part)]})"
-    if isinstance(part, list | tuple):
-        return f"[{', '.join(map(_describe, part))}]"
-    if isinstance(part, dict):
-        return f"{{{', '.join(f'{key}: {_describe(value)}' for key, value in part.items())}}}"
-    code = getattr(part, "__code__", None)
-    if code is not None:
-        constants = [_describe(value) for value in code.co_consts if not hasattr(value, "co_code")]
-        return f"{part.__qualname__} {code.co_code.hex()} {constants} {code.co_names}"
-    if callable(part) and hasattr(part, "__qualname__"):
-        return str(part.__qualname__)
-    return repr(part)
-
-
-def _data_digest(data: Observations) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for tensor in (data.y, data.x, data.mask, data.weight):
-        digest.update(b"none" if tensor is None else repr(tuple(tensor.shape)).encode())
-        if tensor is not None:
-            digest.update(tensor.contiguous().cpu().numpy().data)
-    return digest.digest()
-
-
-def save_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> Path:
+def save_checkpoint(directory: Path, state: TrainingState) -> Path:
     """Write the whole state; a crash while writing leaves the previous checkpoint as it was."""
-    state.fingerprint = state.fingerprint or fingerprint(problem, state)
     tensors = {f"generator/{name}": value for name, value in state.generator.state_dict().items()}
     for index, values in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{index}/{key}": torch.as_tensor(value) for key, value in values.items()}
@@ -141,12 +114,13 @@ def has_checkpoint(directory: Path) -> bool:
 
 
 def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> TrainingState:
-    """Bring a freshly initialised state to where the checkpoint was written."""
+    """Bring a freshly initialised state, with its fingerprint, to where the checkpoint was written."""
     path = directory / _FILE
     tensors, meta = read_state(path)
-    if meta["fingerprint"] != fingerprint(problem, state):
+    if meta["fingerprint"] != state.fingerprint:
         raise CheckpointError(
-            f"{path} belongs to a fit with other data, settings or seed; delete it, or choose another directory"
+            f"{path} belongs to a fit with another model or other first weights, or with other data, settings or seed; "
+            "delete it, or choose another directory"
         )
     if meta["phase"] > 0:
         enter_phase(problem, state, meta["phase"], meta["noise_variance"])

@@ -17,6 +17,7 @@ from gpsuq.parameters import DataScale
 
 _NAMED_ROWS = 5
 _SCALE_ROWS = 1 << 16
+_DIGITS_ROWS = 1 << 12  # tell a spread well enough
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,13 @@ def observations(
     y_tensor = _tensor("y", y, dtype)
     mask_tensor = _mask(mask, y_tensor)
     _check_finite("y", y_tensor, mask_tensor)
-    _warn_of_lost_digits(y, y_tensor)
+    if y_tensor.dtype == torch.float32 and y_tensor.dim() == 1 and lost_digits(y):
+        warnings.warn(
+            "y varies little around a large value, and float32 keeps only seven digits: subtract a constant from y, or "
+            'pass fabric=Fabric(precision="64-true")',
+            GPSWarning,
+            stacklevel=3,
+        )
     if mask_tensor is not None:
         y_tensor = torch.where(mask_tensor, y_tensor, torch.zeros_like(y_tensor))
     x_tensor = None
@@ -186,20 +193,21 @@ def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:
     return result
 
 
-def _warn_of_lost_digits(original: Any, y: Tensor) -> None:
-    """Warn where float32 cannot tell the observations apart because they sit on a large offset."""
-    if y.dtype != torch.float32 or y.dim() > 1 or len(y) < 3:
-        return
-    values = y.double()
-    spread, offset = float(values.std()), float(values.abs().median())
-    exact = np.asarray(original.detach().cpu() if isinstance(original, Tensor) else original, dtype=np.float64)
-    if float(np.std(exact)) < 1e-4 * offset and spread < 1e-4 * offset and float(np.std(exact)) > 0:
-        warnings.warn(
-            "y varies little around a large value, and float32 keeps only seven digits: subtract a constant from y, or "
-            'pass fabric=Fabric(precision="64-true")',
-            GPSWarning,
-            stacklevel=4,
-        )
+def lost_digits(original: Any) -> list[int]:
+    """Give the columns of a table (or 0 for a vector) whose rows float32 can hardly tell apart, for a large offset.
+
+    >>> from gpsuq.data import lost_digits
+    >>> lost_digits([[1e8, 1.0], [1e8 + 1.0, 2.0], [1e8 + 2.0, 3.0]])
+    [0]
+    """
+    values = original.detach().cpu() if isinstance(original, Tensor) else original
+    if len(values) < 3:
+        return []
+    some = np.asarray(values[:: -(-len(values) // _DIGITS_ROWS)], dtype=np.float64)
+    columns = some.reshape(len(some), -1)
+    offset = np.abs(columns.mean(0))
+    varies = np.ptp(columns, axis=0) > 1e-12 * offset  # what is less is rounding
+    return [int(column) for column in np.flatnonzero(varies & (columns.std(0) < 1e-4 * offset))]
 
 
 def _mask(mask: Any, y: Tensor) -> Tensor | None:

@@ -406,7 +406,7 @@ def threshold_for_coverage(best: ArrayLike, coverage: float) -> float:
     if not 0.0 < coverage < 1.0:
         raise GPSError(f"coverage must be between 0 and 1, got {coverage}")
     descending = np.sort(np.asarray(best, dtype=np.float64))[::-1]
-    kept = math.ceil(coverage * len(descending) - 1e-9)  # 0.7 * 10 is a little more than 7
+    kept = max(1, math.ceil(coverage * len(descending) - 1e-9))  # 0.7 * 10 is a little more than 7
     return _just_below(descending[kept - 1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -133,7 +134,7 @@ class GPS:
     ) -> tuple[Problem, TrainingState]:
         """Train like :meth:`fit`, and give what it works with: the problem and its last state, to score or go on.
 
-        ``start`` is a generator with as many chains to go on from, in place of a new one.
+        ``start`` is a generator with as many chains; a copy of it goes on, in place of a new one.
 
         >>> import torch
         >>> from gpsuq import GPS, Algorithm
@@ -152,7 +153,8 @@ class GPS:
             dtype = torch.get_default_dtype()
         source = self._source(X, y, options, dtype, fabric)
         problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
-        state = init(problem, self._build(source, dtype) if start is None else start, self.model)
+        generator = self._build(source, dtype) if start is None else copy.deepcopy(start)
+        state = init(problem, generator, self.model)
         directory = None if checkpoint is None else Path(checkpoint)
         with progress_bar(self.progress and fabric.is_global_zero, self.algorithm.n_steps) as advance:
             return problem, run_saved(problem, state, directory, every=checkpoint_every, on_step=advance)

@@ -17,12 +17,14 @@ from scipy.stats import poisson
 Array = NDArray[np.float64]
 
 _BISECTIONS = 40
+_FARTHEST = 1e150  # standard deviations: the square is still finite, so that densities can be compared
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 def component_log_density(y: Array, loc: Array, scale: Array) -> Array:
     """Log density of y (n,) under every component N(loc, scale^2): loc (n, m), scale (m,), result (n, m)."""
-    standardised = (y[:, None] - loc) / scale
+    with np.errstate(over="ignore"):
+        standardised = np.clip((y[:, None] - loc) / scale, -_FARTHEST, _FARTHEST)
     result: Array = -0.5 * np.square(standardised) - np.log(scale) - _LOG_ROOT_TWO_PI
     return result
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from gpsuq.checkpoints import fingerprint, has_checkpoint, load_checkpoint, save_checkpoint
 from gpsuq.errors import GPSWarning
@@ -27,9 +28,9 @@ class _Block:
     begun: int = 0
     read: bool = False
 
-    def place(self, problem: Problem, state: TrainingState) -> Path:
+    def place(self, state: TrainingState) -> Path:
         self.begun += 1
-        return self.directory / f"{self.begun}-{fingerprint(problem, state)}"
+        return self.directory / f"{self.begun}-{state.fingerprint}"
 
 
 def unfinished(out: Path) -> Path:
@@ -80,9 +81,10 @@ def run_saved(
     Without a ``directory``, that of the :func:`resumable` block around serves, if any.
     """
     block = _block.get()
-    place = block.place(problem, state) if directory is None and block is not None else directory
-    if place is None:
+    if directory is None and block is None:
         return run(problem, state, on_step=on_step)
+    state.fingerprint = fingerprint(problem, state)
+    place = block.place(state) if directory is None and block is not None else cast(Path, directory)
     asked_for = directory is not None
     if has_checkpoint(place):
         state = load_checkpoint(place, problem, state)
@@ -94,7 +96,7 @@ def run_saved(
             on_step(current)
         if (current.finished or current.step % every == 0) and problem.fabric.is_global_zero:
             try:
-                save_checkpoint(place, problem, current)
+                save_checkpoint(place, current)
             except OSError as error:
                 if asked_for:
                     raise

@@ -143,7 +143,7 @@ class TrainingState:
     skipped: Tensor = field(default_factory=lambda: torch.empty(0))
     history: History = field(default_factory=History)
     finished: bool = False
-    fingerprint: str | None = None  # of the problem, once a checkpoint was written
+    fingerprint: str | None = None  # of the problem and the first weights, where there are checkpoints
 
     @property
     def generator(self) -> Generator:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gpsuq.decisions import risk_coverage
 from gpsuq.epochs import Loss
 from gpsuq.errors import GPSError
+from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.losses import class_score, probability_spread, shuffled_patches
 from gpsuq.noise import NoisyNetwork, noisify
@@ -141,6 +142,7 @@ class GPSClassifier(NetworkClassifier):
         self.random_state = random_state
         self.progress = progress
 
+    @whole_or_not_at_all
     def fit(
         self,
         X: Any,

@@ -20,6 +20,7 @@ from torch.distributions import Normal
 from gpsuq import mixtures
 from gpsuq.data import aligned, check_finite_rows, checked_weight
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.expectations import kernel_score
 from gpsuq.generators import MLP
 from gpsuq.intervals import check_coverage
@@ -147,6 +148,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
+    @whole_or_not_at_all
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> GPSLinearRegression:
         """Fit the law of the coefficients.
 
@@ -176,6 +178,8 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             seen = weight > 0
             X, y, weight = X[seen], y[seen], weight[seen]
             codes = None if codes is None else pd.factorize(codes[seen])[0]
+        if codes is not None and codes.max() == 0:
+            raise GPSError("groups names a single subject: at least 2 with positive weight are needed")
         if len(y) < 2:
             raise GPSError("at least 2 observations with positive weight are needed")
         if np.ptp(y) <= 1e-12 * np.abs(y).max():
@@ -464,11 +468,9 @@ def _group_codes(groups: Any, n: int) -> NDArray[np.intp]:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise GPSError(f"groups must have one label per row, shape ({n},), got {labels.shape}")
-    codes, uniques = pd.factorize(labels)
+    codes, _ = pd.factorize(labels)
     if (codes < 0).any():
         raise GPSError(f"groups has a missing label in row {int((codes < 0).argmax())}")
-    if len(uniques) < 2:
-        raise GPSError("groups names a single subject: at least 2 are needed")
     return codes
 
 

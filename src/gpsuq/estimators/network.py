@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,7 +20,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from gpsuq.data import check_finite_rows
+from gpsuq.data import check_finite_rows, lost_digits
 from gpsuq.decisions import (
     CERTAIN_ABOVE,
     UQC_LEVEL,
@@ -30,7 +31,8 @@ from gpsuq.decisions import (
     threshold_for_error,
 )
 from gpsuq.epochs import ArrayBatches, Batches, LoaderBatches, Loss, Training, train_network
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.networks import default_network
 from gpsuq.progress import counting_bar, training_bar
 from gpsuq.recipes import Recipe
@@ -42,6 +44,7 @@ T = TypeVar("T")
 
 DEFAULT_DRAWS = 200
 _FEW = 3
+_NAMED = 5  # columns in a message
 _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
 
@@ -96,6 +99,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
+    @whole_or_not_at_all
     def fit(
         self,
         X: Any,
@@ -194,7 +198,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             x, y = item
             if not bool(torch.isfinite(x).all()):
                 raise GPSError(f"batch {number} of the DataLoader has NaN or infinite values in its inputs")
-            example = x.float() if example is None else example
+            if example is None:
+                _warn_of_lost_digits(x, None)
+                example = x.float()
             found.append(_labels(y, len(x)))
         if example is None:
             raise GPSError("the DataLoader yields nothing: check its dataset and batch size")
@@ -208,20 +214,23 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
-            raise GPSError(f"classes must be a list of different labels, got {classes!r}")
+            raise GPSError(f"classes must be a list of different labels, got {classes.tolist()}")
         if len(classes) < 2:
-            raise GPSError(f"y has one class only ({classes[0]!r}); a classifier needs at least 2 classes")
+            raise GPSError(f"y has one class only ({classes.tolist()[0]!r}); a classifier needs at least 2 classes")
         self.classes_ = classes
 
     def _encoded(self, labels: NDArray[Any]) -> Tensor:
         """Give labels as numbers of classes."""
         order = np.argsort(self.classes_)
-        place = np.searchsorted(self.classes_, labels, sorter=order)
+        try:
+            place = np.searchsorted(self.classes_, labels, sorter=order)
+        except TypeError:  # labels that cannot be compared with the classes are none of them
+            place = np.zeros(len(labels), dtype=np.intp)
         number = order[np.minimum(place, len(order) - 1)]
         strange = self.classes_[number] != labels
         if strange.any():
-            row = int(strange.argmax())
-            raise GPSError(f"label {labels[row]!r} in row {row} is none of the classes {list(self.classes_)}")
+            row, known = int(strange.argmax()), self.classes_.tolist()
+            raise GPSError(f"label {labels.tolist()[row]!r} in row {row} is none of the classes {known}")
         return torch.from_numpy(number.astype(np.int64))
 
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
@@ -233,7 +242,10 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
         if X.ndim <= 2:
+            table = X
             X = validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
+            if reset:
+                _warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
         array = np.asarray(X)
         if array.dtype.kind not in "biuf":
             raise GPSError(f"X must hold numbers, got {array.dtype}")
@@ -417,6 +429,20 @@ def like_weights(network: nn.Module, x: Tensor) -> Tensor:
     """Give inputs the device and floating-point type of the network's weights."""
     weight = next(network.parameters(), None)
     return x if weight is None else x.to(weight.device, weight.dtype)
+
+
+def _warn_of_lost_digits(X: Any, names: NDArray[Any] | None) -> None:
+    """Warn of columns of a table that say nothing any more once they are float32, as networks take them."""
+    lost = lost_digits(X) if X.ndim == 2 else []
+    if lost:
+        shown = ", ".join(f"x{column}" if names is None else str(names[column]) for column in lost[:_NAMED])
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        warnings.warn(
+            f"X varies little around a large value in {shown}{more}, and float32 keeps only seven digits: subtract a "
+            "constant from each of these columns, here and in predictions",
+            GPSWarning,
+            stacklevel=6,
+        )
 
 
 def _is_loader(X: Any) -> bool:
