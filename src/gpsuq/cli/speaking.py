@@ -50,15 +50,19 @@ def watched() -> bool:
 
 
 @contextmanager
-def going_on(out: Path) -> Iterator[None]:
-    """After Ctrl-C in an experiment, say where its rows, replicates and checkpoints are, and how to go on."""
+def going_on(out: Path, *, force: bool) -> Iterator[None]:
+    """After Ctrl-C in an experiment, say where its rows, replicates and checkpoints are, and how to go on.
+
+    A command with ``--force`` would delete them when it is given again.
+    """
     try:
         yield
     except KeyboardInterrupt:
         if not out.is_dir() or not any(out.iterdir()):
             raise
+        again = "again without --force" if force else "again"
         raise KeyboardInterrupt(
-            f"interrupted; what was done is in {out}: give the same command again to go on from there"
+            f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
         ) from None
 
 
