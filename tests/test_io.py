@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from gpsuq import MLP, GPSError, GPSLinearRegression, load
+from gpsuq.io import replaced
 
 pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 
@@ -92,6 +93,28 @@ def test_force_replaces_models_only(fitted, tmp_path):
     with pytest.raises(GPSError, match="a file"):
         fitted[0].save(tmp_path / "file", force=True)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(("force", "name"), [(False, "config.json"), (True, "thesis.txt")])
+def test_what_came_while_a_model_was_made_is_left_and_the_model_kept(tmp_path, force, name):
+    with pytest.raises(GPSError, match="is kept as") as raised, replaced(tmp_path / "model", force=force) as folder:
+        (folder / "new").write_text("hours of work")
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / name).write_text("of another process")
+    assert (tmp_path / "model" / name).read_text() == "of another process"
+    (kept,) = (path for path in tmp_path.iterdir() if path.name != "model")
+    assert str(kept) in str(raised.value)
+    assert (kept / "new").read_text() == "hours of work"
+
+
+def test_a_link_stays_and_what_it_points_to_is_replaced(fitted, tmp_path):
+    model, X = fitted
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    model.save(tmp_path / "link", force=True)
+    assert (tmp_path / "link").is_symlink()
+    assert np.array_equal(load(tmp_path / "real").predict(X), model.predict(X))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
 @pytest.fixture
