@@ -25,6 +25,7 @@ from gpsuq._version import __version__
 from gpsuq.checkpoints import beside, write_atomically
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.io import classifier, linear, poisson, uq
+from gpsuq.io.checks import check_tensors
 from gpsuq.io.classifier import CLASSIFIERS
 
 FORMAT = 1
@@ -216,6 +217,7 @@ def load(path: str | Path, **code: Any) -> Any:
         )
     try:
         tensors = load_tensors((directory / _MODEL).read_bytes())
+        check_tensors(tensors, own=bool(code))
         _, restore = _KINDS[config["type"]]
         wanted = inspect.signature(restore).parameters
         model = restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
