@@ -84,6 +84,12 @@ def test_the_saved_model_is_asked(fitted, tmp_path):
         assert message in words(refused)
 
 
+def test_names_of_classes_are_shown_as_they_are(fitted, tmp_path):
+    model = load(fitted[0] / "model")
+    model.classes_ = np.array(["[bold]", "a[/b]", "c"])
+    assert "of [bold], a[/b], c; certain" in words(invoke("summary", save(model, tmp_path / "model")))
+
+
 def test_a_classifier_without_kept_verdicts_asks_for_data(fitted, tmp_path):
     folder, _ = fitted
     bare = save(load(folder / "model"), tmp_path / "bare")

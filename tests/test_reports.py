@@ -46,7 +46,7 @@ from gpsuq.reports import (
 )
 from gpsuq.reports.blocks import mode_blocks, pieces_of
 from gpsuq.reports.calibration import calibration, calibration_blocks
-from gpsuq.reports.checks import read_checks, write_checks
+from gpsuq.reports.checks import frame_as_json, frame_from_json, read_checks, write_checks
 from gpsuq.reports.classifier import chosen_items, training_advice
 from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page, linear_checks
 from gpsuq.reports.page import render
@@ -130,6 +130,13 @@ def test_a_regression_has_everything(scissors, tmp_path):
     (tmp_path / "checks.json").write_text("{}")
     with pytest.raises(GPSError, match="damaged"):
         read_checks(tmp_path, LINEAR_PARTS)
+
+
+def test_small_numbers_are_kept_as_they_are():
+    frame = pd.DataFrame({"mean": [1.2345678901234567e-11, np.nan], "rows": [3, 4]}, index=["a", "b"])
+    held = frame_as_json(frame)
+    assert held["values"] == [[1.2345678901234567e-11, 3], [None, 4]]
+    pd.testing.assert_frame_equal(frame_from_json(json.loads(json.dumps(held))), frame)
 
 
 def test_rows_of_a_regression_have_the_names_of_the_table_or_count_from_one(scissors):

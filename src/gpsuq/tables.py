@@ -263,6 +263,17 @@ def surface_table(surface: IntensitySurface) -> pd.DataFrame:
     return pd.DataFrame(columns | {f"q{level:g}": values[inside] for level, values in surface.quantiles.items()})
 
 
+def for_json(table: pd.DataFrame) -> pd.DataFrame:
+    """Give a table whose cells JSON can hold, to the last digit: ``DataFrame.to_json`` keeps ten decimals.
+
+    >>> import pandas as pd
+    >>> from gpsuq.tables import for_json
+    >>> for_json(pd.DataFrame({"mean": [1e-15, float("nan")], "rows": [3, 4]})).to_dict("records")
+    [{'mean': 1e-15, 'rows': 3}, {'mean': None, 'rows': 4}]
+    """
+    return table.astype(object).mask(table.isna() | table.isin([np.inf, -np.inf]), None)
+
+
 def numbered(table: pd.DataFrame) -> pd.DataFrame:
     """Give rows the numbers that messages use, from those of the file: the first row below the header is 1."""
     return table.set_axis(pd.Index(table.index + 1, name="row"))

@@ -79,7 +79,7 @@ def summary(
     if as_json:
         print_json(as_dict(estimator, coverage))
     elif table is None:
-        console.print(describe(estimator))
+        console.print(describe(estimator), markup=False)
     else:
         print_summary(console, estimator, table)
 

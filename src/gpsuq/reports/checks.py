@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from gpsuq.errors import GPSError
+from gpsuq.tables import for_json
 
 CHECKS_FILE = "checks.json"
 
@@ -48,7 +49,7 @@ def frame_as_json(frame: pd.DataFrame) -> dict[str, Any]:
     """
     return {
         "index": list(map(str, frame.index)),
-        "values": json.loads(frame.to_json(orient="values")),
+        "values": for_json(frame).to_dict("split")["data"],
         "names": list(map(str, frame.columns)),
     }
 
