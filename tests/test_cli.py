@@ -130,7 +130,7 @@ def test_a_models_directory_is_not_overwritten_unasked(table):
         (None, "response", "holds nothing but 'north'"),
         ("", "y", "is empty"),
         ("x,y\n", "y", "no rows"),
-        ("x,y\n1,2\n,3\n4,5\n", "y", "rows 2"),
+        ("x,y\n1,2\n,3\n4,5\n", "y", "row 2 ("),
         ("y\n1\n2\n", "y", "no covariates"),
         ("x,y\n1,2\n", "y", "at least 2 rows"),
         ('x,y\n1,"2\n', "y", "cannot be read"),

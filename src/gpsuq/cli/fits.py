@@ -238,7 +238,9 @@ def fit_poisson(
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.tables import read_points, surface_table
 
-        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing)
+        region = read_window(window)
+        inside = None if drop_outside else region
+        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing, window=inside)
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
@@ -247,7 +249,7 @@ def fit_poisson(
         )
         grids = [read_covariate(path) for path in covariate or ()]
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            estimator.fit(patterns, read_window(window), covariates=grids)
+            estimator.fit(patterns, region, covariates=grids)
             write_model(estimator, folder)
             surface_table(estimator.surface()).to_csv(folder / "intensity.csv", index=False)
             save_figure(estimator.plot(), folder / "intensity.png")
