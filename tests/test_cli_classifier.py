@@ -1,6 +1,7 @@
 """`gpsuq fit classifier`, and what can be asked of the model it saves."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,36 @@ def test_held_out_rows_are_judged(fitted, table):
     wrong = verdicts["prediction"] != verdicts["truth"]
     assert wrong.mean() == pytest.approx(said["error"])
     assert "Gallery" in (folder / "model" / "report.html").read_text()
+
+
+def test_the_gallery_names_rows_as_the_verdicts_do(fitted):
+    folder, _ = fitted
+    verdicts = pd.read_csv(folder / "model" / "verdicts.csv").set_index("row")
+    items = json.loads((folder / "model" / "checks.json").read_text())["gallery"]["items"]
+    assert [item["title"] for item in items] == [f"row {row}" for row in verdicts.index]
+    assert [item["label"] for item in items] == verdicts["truth"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("gallery", 5),
+        ("gallery", {"items": 5}),
+        ("gallery", {"levels": 5}),
+        ("n", "many"),
+        ("by_class", []),
+        ("labels", [1, 2]),
+    ],
+)
+def test_damaged_checks_are_named(fitted, tmp_path, part, value):
+    model = shutil.copytree(fitted[0] / "model", tmp_path / "model")
+    checks = json.loads((model / "checks.json").read_text())
+    checks[part] = checks[part] | value if isinstance(value, dict) else value
+    (model / "checks.json").write_text(json.dumps(checks))
+    refused = invoke("report", model)
+    assert refused.exit_code == 1
+    assert "checks.json is damaged" in words(refused)
+    assert "delete it, or fit again" in words(refused)
 
 
 def test_all_files_are_named(fitted):

@@ -90,6 +90,12 @@ def test_the_demo_names_its_page(tmp_path, monkeypatch):
     assert said("demo", "--out", tmp_path) == {"findings": ["Irises: so."], "files": list(map(str, files))}
 
 
+def test_the_page_of_the_demo_is_named_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpsuq.demo.run", lambda out, progress: ([out / "report.html"], []))
+    out = tmp_path / "[red]"
+    assert f"Open {out / 'report.html'} in a browser" in invoke("demo", "--out", out).stdout
+
+
 def test_data_sets_are_named(tmp_path, monkeypatch):
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "images").touch()

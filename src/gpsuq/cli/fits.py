@@ -167,7 +167,7 @@ def fit_classifier(
             if table.encoding.levels:
                 table.encoding.write(folder)
             numbered(verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
-            checks = classifier_checks(estimator, X, y, verdicts=verdicts)
+            checks = classifier_checks(estimator, numbered(X), y, verdicts=verdicts)
             write_checks(checks, folder)
             write_page(checked_classifier_page(estimator, checks), folder / "report.html")
         found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)

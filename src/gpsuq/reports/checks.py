@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,18 @@ def read_checks(directory: Path, parts: Sequence[str]) -> dict[str, Any] | None:
     path = directory / CHECKS_FILE
     if not path.is_file():
         return None
-    try:
+    with damage_told(directory):
         checks = json.loads(path.read_text())
         return {name: checks[name] for name in parts}
-    except (ValueError, KeyError, TypeError) as error:
-        raise GPSError(f"{path} is damaged ({error}); delete it, or fit again") from error
+
+
+@contextmanager
+def damage_told(directory: Path) -> Iterator[None]:
+    """Say of whatever fails inside that the checks beside a saved model are damaged."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise GPSError(f"{directory / CHECKS_FILE} is damaged ({error}); delete it, or fit again") from error
 
 
 def frame_as_json(frame: pd.DataFrame) -> dict[str, Any]:
