@@ -100,6 +100,17 @@ def test_fit_summary_predict(table):
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_names_of_columns_are_shown_as_they_are(table):
+    names = {"dose": "height [cm]", "age": "a[/cm]"}
+    pd.read_csv(table).rename(columns=names).to_csv(table, index=False)
+    result = fit(table, "--drop", "site")
+    assert result.exit_code == 0, result.output
+    for shown in (result, invoke("summary", table.parent / "model")):
+        for name in names.values():
+            assert name in shown.stdout
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_a_models_directory_is_not_overwritten_unasked(table):
     (table.parent / "model").mkdir()
     result = fit(table, "--drop", "site")
@@ -119,7 +130,7 @@ def test_a_models_directory_is_not_overwritten_unasked(table):
         (None, "response", "holds nothing but 'north'"),
         ("", "y", "is empty"),
         ("x,y\n", "y", "no rows"),
-        ("x,y\n1,2\n,3\n4,5\n", "y", "rows 2"),
+        ("x,y\n1,2\n,3\n4,5\n", "y", "row 2 ("),
         ("y\n1\n2\n", "y", "no covariates"),
         ("x,y\n1,2\n", "y", "at least 2 rows"),
         ('x,y\n1,"2\n', "y", "cannot be read"),

@@ -1,6 +1,7 @@
 """`gpsuq fit classifier`, and what can be asked of the model it saves."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,36 @@ def test_held_out_rows_are_judged(fitted, table):
     assert "Gallery" in (folder / "model" / "report.html").read_text()
 
 
+def test_the_gallery_names_rows_as_the_verdicts_do(fitted):
+    folder, _ = fitted
+    verdicts = pd.read_csv(folder / "model" / "verdicts.csv").set_index("row")
+    items = json.loads((folder / "model" / "checks.json").read_text())["gallery"]["items"]
+    assert [item["title"] for item in items] == [f"row {row}" for row in verdicts.index]
+    assert [item["label"] for item in items] == verdicts["truth"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("gallery", 5),
+        ("gallery", {"items": 5}),
+        ("gallery", {"levels": 5}),
+        ("n", "many"),
+        ("by_class", []),
+        ("labels", [1, 2]),
+    ],
+)
+def test_damaged_checks_are_named(fitted, tmp_path, part, value):
+    model = shutil.copytree(fitted[0] / "model", tmp_path / "model")
+    checks = json.loads((model / "checks.json").read_text())
+    checks[part] = checks[part] | value if isinstance(value, dict) else value
+    (model / "checks.json").write_text(json.dumps(checks))
+    refused = invoke("report", model)
+    assert refused.exit_code == 1
+    assert "checks.json is damaged" in words(refused)
+    assert "delete it, or fit again" in words(refused)
+
+
 def test_all_files_are_named(fitted):
     folder, said = fitted
     assert sorted(said["files"]) == sorted(map(str, (folder / "model").iterdir()))
@@ -82,6 +113,12 @@ def test_the_saved_model_is_asked(fitted, tmp_path):
         refused = invoke("report", model, *options, "--out", tmp_path / "other.html")
         assert refused.exit_code == 1
         assert message in words(refused)
+
+
+def test_names_of_classes_are_shown_as_they_are(fitted, tmp_path):
+    model = load(fitted[0] / "model")
+    model.classes_ = np.array(["[bold]", "a[/b]", "c"])
+    assert "of [bold], a[/b], c; certain" in words(invoke("summary", save(model, tmp_path / "model")))
 
 
 def test_a_classifier_without_kept_verdicts_asks_for_data(fitted, tmp_path):

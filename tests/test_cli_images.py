@@ -179,6 +179,13 @@ def test_a_row_is_kept_while_what_it_depends_on_is_the_same(tmp_path, monkeypatc
     assert len(images.begin(tmp_path, key, force=False).frame()) == 2
 
 
+def test_a_forced_start_leaves_no_numbers_of_rows_that_it_deleted(tmp_path):
+    for name in ("rows.jsonl", "metrics.json"):
+        (tmp_path / name).write_text("")
+    images.begin(tmp_path, str, force=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def some_cifar10(tmp_path, monkeypatch, rng):
     """Random images in the official files, 20 in each."""

@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from gpsuq import load
 from gpsuq.cli import COMMANDS, app
 from gpsuq.datasets import download
 
@@ -41,6 +42,18 @@ def test_predictions_are_written_and_named(saved, tmp_path):
     assert said("predict", saved / "linear", tmp_path / "new.csv", "--out", out) == {"rows": 3, "files": [str(out)]}
     assert len(pd.read_csv(out)) == 3
     assert [row["row"] for row in said("predict", saved / "linear", tmp_path / "new.csv")] == [1, 2, 3]
+
+
+def test_small_numbers_keep_their_digits(saved, tmp_path, monkeypatch):
+    pd.DataFrame(np.zeros((3, 2)), columns=["a", "b"]).to_csv(tmp_path / "new.csv", index=False)
+    predicted = np.array([1.2345678901234567e-11, -2e-300, np.nan])
+    monkeypatch.setattr("gpsuq.GPSLinearRegression.predict", lambda *_: predicted)
+    found = [row["mean"] for row in said("predict", saved / "linear", tmp_path / "new.csv")]
+    assert found == [1.2345678901234567e-11, -2e-300, None]
+    summary = load(saved / "linear").summary() * 1e-12
+    monkeypatch.setattr("gpsuq.GPSLinearRegression.summary", lambda *_: summary)
+    parameters = said("summary", saved / "linear")["parameters"]
+    assert {name: row["mean"] for name, row in parameters.items()} == summary["mean"].to_dict()
 
 
 def test_a_report_is_named_with_its_facts(saved, tmp_path):
@@ -75,6 +88,12 @@ def test_the_demo_names_its_page(tmp_path, monkeypatch):
     files = [tmp_path / "a.csv", tmp_path / "report.html"]
     monkeypatch.setattr("gpsuq.demo.run", lambda out, progress: (files, ["Irises: so."]))
     assert said("demo", "--out", tmp_path) == {"findings": ["Irises: so."], "files": list(map(str, files))}
+
+
+def test_the_page_of_the_demo_is_named_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpsuq.demo.run", lambda out, progress: ([out / "report.html"], []))
+    out = tmp_path / "[red]"
+    assert f"Open {out / 'report.html'} in a browser" in invoke("demo", "--out", out).stdout
 
 
 def test_data_sets_are_named(tmp_path, monkeypatch):

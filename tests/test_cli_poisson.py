@@ -61,7 +61,12 @@ def test_replicates_are_a_column(files):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("x,y\n0.5,0.5\n3,0.5\n", [], "1 of 2 points lie outside"),
+        (
+            "x,y\n0.5,0.5\n3,0.5\n",
+            [],
+            "1 of 2 points lie outside the window, row 2 (the first row below the header is 1)",
+        ),
+        ("x,y,g\n0.5,0.5,b\n1,0.5,a\n,0.5,a\n3,0.5,b\n", ["--replicate", "g", "--drop-missing"], "the window, row 4 ("),
         ("x,y\n", [], "no rows"),
         ("", [], "empty"),
         ("x,y\n0.5,0.5\n", [], "one point is too few"),

@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.torch import load_file, save_file
 
 from gpsuq import MLP, GPSError, GPSLinearRegression, load
+from gpsuq.io import replaced
 
 pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 
@@ -64,6 +66,9 @@ def test_an_interrupted_save_leaves_the_old_model(fitted, tmp_path, monkeypatch)
         (lambda d: edit(d, type="Surprise"), "Surprise"),
         (lambda d: edit(d, params={}), "damaged or incomplete"),
         (lambda d: edit(d, n_chains=7), "damaged or incomplete"),
+        (lambda d: edit(d, feature_names=["a"]), "damaged or incomplete: feature_names must hold 2 names"),
+        (lambda d: edit_tensor(d, "offset", np.nan), "damaged or incomplete: offset holds numbers that are not finite"),
+        (lambda d: edit_tensor(d, "units/matrix", np.inf), "units/matrix holds numbers that are not finite"),
     ],
 )
 def test_damaged_models_are_refused(fitted, tmp_path, damage, message):
@@ -76,6 +81,12 @@ def test_damaged_models_are_refused(fitted, tmp_path, damage, message):
 def edit(directory, **changes):
     path = directory / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def edit_tensor(directory, name, number):
+    tensors = load_file(directory / "model.safetensors")
+    tensors[name].view(-1)[0] = number
+    save_file(tensors, directory / "model.safetensors")
 
 
 def test_only_fitted_estimators_are_saved(tmp_path):
@@ -92,6 +103,32 @@ def test_force_replaces_models_only(fitted, tmp_path):
     with pytest.raises(GPSError, match="a file"):
         fitted[0].save(tmp_path / "file", force=True)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(("force", "name"), [(False, "config.json"), (True, "thesis.txt")])
+def test_what_came_while_a_model_was_made_is_left_and_the_model_kept(tmp_path, force, name):
+    def slow():
+        with replaced(tmp_path / "model", force=force) as folder:
+            (folder / "new").write_text("hours of work")
+            (tmp_path / "model").mkdir()
+            (tmp_path / "model" / name).write_text("of another process")
+
+    with pytest.raises(GPSError, match="is kept as") as raised:
+        slow()
+    assert (tmp_path / "model" / name).read_text() == "of another process"
+    (kept,) = (path for path in tmp_path.iterdir() if path.name != "model")
+    assert str(kept) in str(raised.value)
+    assert (kept / "new").read_text() == "hours of work"
+
+
+def test_a_link_stays_and_what_it_points_to_is_replaced(fitted, tmp_path):
+    model, X = fitted
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    model.save(tmp_path / "link", force=True)
+    assert (tmp_path / "link").is_symlink()
+    assert np.array_equal(load(tmp_path / "real").predict(X), model.predict(X))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from gpsuq import (
     save,
 )
 from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
+from gpsuq.errors import MissingCodeError
 
 RECIPE = Recipe(epochs=3)
 
@@ -99,10 +100,15 @@ def test_your_own_network_is_asked_for_and_checked(data, tmp_path):
     path = model.save(tmp_path / "model")
     with pytest.raises(GPSError, match=r"holds no code: pass it, as in gpsuq.load\(path, network=...\)"):
         load(path)
-    with pytest.raises(GPSError, match="does not fit the saved weights"):
-        load(path, network=lambda: own(classes=4))
-    with pytest.raises(GPSError, match="no layer '4'"):
-        load(path, network=lambda: nn.Sequential(nn.Linear(4, 3)))
+    for wrong, message in (
+        (lambda: own(classes=4), "size mismatch"),
+        (lambda: nn.Sequential(nn.Linear(4, 3)), "no layer '4'"),
+        (nn.Linear, "missing 2 required positional arguments"),
+        (lambda: "network", "it made a str"),
+    ):
+        with pytest.raises(MissingCodeError, match=r"(?s)network that was passed does not fit.*Sequential") as raised:
+            load(path, network=wrong)
+        assert message in str(raised.value)
     with pytest.raises(GPSError, match="not net="):
         load(path, net=own)
 
@@ -118,7 +124,15 @@ def test_labels_that_json_cannot_hold_are_refused(data, tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("classes", {"type": "O", "labels": ["a"]}), ("input_shape", "x"), ("noise_dims", [7]), ("fitted", {})],
+    [
+        ("classes", {"type": "O", "labels": ["a"]}),
+        ("input_shape", "x"),
+        ("noise_dims", [7]),
+        ("fitted", {}),
+        ("feature_names", ["a"]),
+        ("feature_names", "abcd"),
+        ("feature_names", [1, 2, 3, 4]),
+    ],
 )
 def test_a_damaged_description_is_refused(key, value, data, tmp_path):
     path = GPSClassifier(recipe=RECIPE).fit(*data).save(tmp_path / "model")
@@ -138,6 +152,20 @@ def test_a_noisy_network_is_saved(tmp_path):
     assert not again.training
     with pytest.raises(GPSError, match=r"network=\.\.\."):
         load(path)
+    with pytest.raises(MissingCodeError, match=r"network that was passed does not fit the saved model .*positional"):
+        load(path, network=nn.Linear)
+
+
+def test_infinities_in_a_network_of_ones_own_are_no_damage(tmp_path):
+    network = own()
+    network.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    path = save(noisify(network, "4"), tmp_path / "network")
+    assert load(path, network=network).module.mask[1] == -torch.inf
+    with torch.no_grad():
+        network[0].weight[0, 0] = torch.nan
+    save(noisify(network, "4"), path, force=True)
+    with pytest.raises(GPSError, match=r"damaged or incomplete: network/module\.0\.weight holds numbers that are not"):
+        load(path, network=network)
 
 
 def line(x, slope, scale):
@@ -167,8 +195,13 @@ def test_a_saved_uq_distribution_is_the_same(generator, regression, tmp_path):
     pd.testing.assert_frame_equal(uq.summary(), again.summary())
     with pytest.raises(GPSError, match=r"pass it, as in gpsuq.load\(path, model=...\)"):
         load(path)
+    with pytest.raises(MissingCodeError, match="takes the ObservationModel of the fit, not a function"):
+        load(path, model=line)
     with pytest.raises(GPSError, match="other parameters"):
         load(path, model=ObservationModel(lambda mu: Normal(mu, 1.0), mu=Location()))
     if generator is not None:
         with pytest.raises(GPSError, match="generator="):
             load(path, model=model)
+        for wrong in (FromModule(nn.Linear(2, 3), 2), FromModule(nn.Linear(3, 2), 3), nn.Linear(3, 3), "generator"):
+            with pytest.raises(MissingCodeError, match="generator that was passed does not fit"):
+                load(path, model=model, generator=wrong)

@@ -1,6 +1,7 @@
 """Reports: complete, self-contained, safe whatever the names in the data, and alive in a real browser."""
 
 import json
+import os
 import re
 import shutil
 import warnings
@@ -25,6 +26,7 @@ from gpsuq import (
     ObservationModel,
     Recipe,
     datasets,
+    demo,
     load,
 )
 from gpsuq.cli import app
@@ -41,13 +43,14 @@ from gpsuq.reports import (
     experiment_page,
     linear_page,
     poisson_page,
+    saved_page,
     uq_page,
     write_page,
 )
 from gpsuq.reports.blocks import mode_blocks, pieces_of
 from gpsuq.reports.calibration import calibration, calibration_blocks
-from gpsuq.reports.checks import read_checks, write_checks
-from gpsuq.reports.classifier import chosen_items, training_advice
+from gpsuq.reports.checks import frame_as_json, frame_from_json, read_checks, write_checks
+from gpsuq.reports.classifier import chosen_items, classifier_checks, training_advice
 from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page, linear_checks
 from gpsuq.reports.page import render
 from gpsuq.spatial import Window
@@ -130,6 +133,13 @@ def test_a_regression_has_everything(scissors, tmp_path):
     (tmp_path / "checks.json").write_text("{}")
     with pytest.raises(GPSError, match="damaged"):
         read_checks(tmp_path, LINEAR_PARTS)
+
+
+def test_small_numbers_are_kept_as_they_are():
+    frame = pd.DataFrame({"mean": [1.2345678901234567e-11, np.nan], "rows": [3, 4]}, index=["a", "b"])
+    held = frame_as_json(frame)
+    assert held["values"] == [[1.2345678901234567e-11, 3], [None, 4]]
+    pd.testing.assert_frame_equal(frame_from_json(json.loads(json.dumps(held))), frame)
 
 
 def test_rows_of_a_regression_have_the_names_of_the_table_or_count_from_one(scissors):
@@ -396,6 +406,54 @@ def test_a_classifier_without_labels_or_images_is_reported(rng):
         classifier_page(model, X, images=X)
     with pytest.raises(GPSError, match="none of the classes"):
         classifier_page(model, X, ["maybe"] * 60)
+
+
+def test_observations_of_a_gallery_count_from_one_unless_the_table_names_them(rng):
+    X = rng.normal(size=(5, 2))
+    model = GPSClassifier(recipe=Recipe(epochs=1)).fit(X, [0, 1, 0, 1, 0])
+
+    def titles(inputs):
+        return [item["title"] for item in classifier_checks(model, inputs)["gallery"]["items"]]
+
+    assert titles(X) == [f"observation {number}" for number in range(1, 6)]
+    frame = pd.DataFrame(X)
+    assert titles(frame) == [f"row {number}" for number in range(1, 6)]
+    assert titles(frame.set_axis(list("abcde"))) == [f"row {name}" for name in "abcde"]
+
+
+@pytest.mark.parametrize("part", ["shown", "worst", "coverage"])
+def test_damaged_checks_of_a_regression_are_named(scissors, tmp_path, part):
+    model, X, y = scissors
+    model.save(tmp_path / "model")
+    write_checks(linear_checks(model, X, y) | {part: 5}, tmp_path / "model")
+    with pytest.raises(GPSError, match=r"checks\.json is damaged .*; delete it, or fit again"):
+        saved_page(tmp_path / "model")
+
+
+def test_a_page_has_the_permissions_that_the_user_gives(tmp_path):
+    before = os.umask(0o077)
+    try:
+        path = write_page(Page("a", "b", []), tmp_path / "page.html")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.usefixtures("small_demo")
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_the_demo_replaces_nothing_but_itself(tmp_path):
+    out = tmp_path / "demo"
+    for _ in range(2):
+        assert invoke("demo", "--out", out).exit_code == 0
+    assert {file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()} == set(demo.FILES)
+    assert pd.read_csv(out / "digits" / "verdicts.csv")["image"].iloc[0] == 1
+    for name in ("config.json", "scissors/report.html"):
+        (out / name).write_text("mine")
+        refused = invoke("demo", "--out", out)
+        assert refused.exit_code == 1
+        assert f"holds {name}, which is no part of the demo" in " ".join(refused.output.split())
+        assert (out / name).read_text() == "mine"
+        (out / name).unlink()
 
 
 def test_a_loss_that_rose_or_still_falls_is_named():

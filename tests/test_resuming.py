@@ -180,6 +180,28 @@ def test_an_experiment_goes_on(tmp_path, stop_after):
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_forced_experiment_goes_on_without_force(tmp_path, monkeypatch):
+    (tmp_path / "metrics.json").write_text("{}")
+    command = ["experiment", "outliers", "--steps", "4", "--out", str(tmp_path)]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gpsuq.experiments.linear.boxplot_comparison", stop)
+        stopped = CliRunner().invoke(app, [*command, "--force"])
+    assert stopped.exit_code == 130
+    assert "same command again without --force to go on" in " ".join(stopped.stderr.split())
+    assert not (tmp_path / "metrics.json").exists()  # it would refuse a command without --force
+    done = (tmp_path / "replicates.jsonl").read_text()
+    assert done
+    monkeypatch.setattr("gpsuq.experiments.replicates._one", None)  # nothing is computed again
+    again = CliRunner().invoke(app, command)
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "replicates.jsonl").read_text() == done
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_the_demo_goes_on(tmp_path, stop_after, small_demo):
     command = ["demo", "--out", str(tmp_path / "demo")]
     stop_after(0)
@@ -213,5 +235,6 @@ def test_an_experiment_with_networks_goes_on(tmp_path, monkeypatch):
     stopped = CliRunner().invoke(app, command)
     assert stopped.exit_code == 130
     assert f"is in {tmp_path}" in " ".join(stopped.stderr.replace("\n", "").split())
+    assert "without --force" not in stopped.stderr
     assert CliRunner().invoke(app, command).exit_code == 0
     assert len(seen) == 30 + 2 * 28  # 14 steps an epoch, two groups of weights: the first epoch was not trained again

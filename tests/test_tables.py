@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gpsuq import GPSError, GPSWarning
 from gpsuq.cli import app
 from gpsuq.encoding import Encoding
-from gpsuq.tables import check_numbers, numbered, read_table, split_table, write_table
+from gpsuq.tables import check_labels, check_numbers, numbered, parted, read_table, split_table, write_table
 
 
 def invoke(*arguments):
@@ -120,6 +120,31 @@ def test_text_in_place_of_numbers_is_quoted_without_options_that_are_not_there()
     assert "--drop" not in str(raised.value)
 
 
+def test_rows_keep_their_numbers_when_others_are_left_out(table):
+    table.loc[0, "dose"] = np.nan
+    text = table.assign(response=table["response"].astype(str).mask(table.index == 2, "abc"))
+    with pytest.raises(GPSError, match="such as 'abc' in row 3"):
+        parts(text, drop_missing=True)
+
+
+@pytest.mark.parametrize(("role", "value", "message"), [("weights", -1.0, "is negative"), ("groups", None, "is empty")])
+def test_bad_weights_and_groups_are_named_by_their_rows(table, role, value, message):
+    column = pd.Series(np.arange(90.0) % 7)
+    column[[1, 4]] = value
+    roles = {"groups": None, "weights": None} | {role: "w"}
+    with pytest.raises(GPSError, match=f"column 'w' {message} in rows 2, 5 .the first row below the header is 1"):
+        split_table(table.assign(w=column), "response", drop=(), **roles)
+
+
+def test_numbers_in_messages_are_plain(table):
+    with pytest.raises(GPSError, match=r"no classes, such as 1\.5;"):
+        parts(table.assign(response=np.arange(90) + 1.5), classes=True)
+    with pytest.raises(GPSError, match="holds 5, none of 1, 2, in row 3"):
+        check_labels(pd.Series([1, 2, 5], name="y"), np.array([1, 2]))
+    with pytest.raises(GPSError, match="class 7 has 1 rows"):
+        parted(pd.Series([1] * 50 + [7]), 0.2, 0)
+
+
 def test_parquet_in_and_out(table, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     path = write_table(table, tmp_path / "data.parquet", index=False)
@@ -181,5 +206,8 @@ def test_categories_and_missing_values_from_the_command_line(table, tmp_path):
     assert set(records[0]) == {"row", "mean", "lower", "upper"}
     again = invoke("fit", "linear", tmp_path / "data.csv", *options, "--drop-missing", "--json", "--force")
     assert json.loads(again.stdout)["rows"] == 89
+    table.drop(columns=["site", "response"]).to_csv(tmp_path / "short.csv", index=False)
+    lacking = invoke("predict", tmp_path / "model", tmp_path / "short.csv")
+    assert "lacks the columns site that the model" in " ".join(lacking.output.split())
     table.drop(3).assign(site="east").to_csv(tmp_path / "new.csv", index=False)
     assert "'east' in row 1" in invoke("predict", tmp_path / "model", tmp_path / "new.csv").output

@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.datasets import load_iris
 from torch.distributions import Normal
 
+from gpsuq.errors import GPSError
 from gpsuq.experiments import images, scissors
 from gpsuq.experiments.mnist import digits_study
 from gpsuq.gps import GPS
@@ -20,10 +21,19 @@ from gpsuq.parameters import Location
 from gpsuq.plots import COLORS, class_boxplots, figure_style, save_figure
 from gpsuq.progress import stage
 from gpsuq.reports import Page, Picture, Section, Table, Text, classifier_page, write_page
+from gpsuq.resuming import UNFINISHED
 from gpsuq.uq import UQDistribution
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+FILES = (
+    "report.html",
+    *(f"scissors/{name}" for name in ("metrics.json", "scissors.png", "marginals.png")),
+    *(f"iris/{name}" for name in ("summary.csv", "petal_length.png")),
+    *(f"digits/{name}" for name in ("verdicts.csv", "most_uncertain.png")),
+)
+"""What the demo writes, and may write again."""
 
 COVERAGE = 0.9
 _NOISE_CM = 0.3
@@ -67,7 +77,8 @@ def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], Page]:
     model.fit(study.train.pixels(), study.train.labels)
     verdicts = model.uncertainty(study.test.pixels())
     out.mkdir(parents=True, exist_ok=True)
-    verdicts.to_frame().assign(label=study.test.labels).to_csv(out / "verdicts.csv", index_label="image")
+    table = verdicts.to_frame().assign(label=study.test.labels)
+    table.set_axis(table.index + 1).to_csv(out / "verdicts.csv", index_label="image")  # the gallery counts from 1, too
     least = int(verdicts.uqc_shortfall.argmax())
     figure = class_boxplots(
         model.sample_proba(study.test.pixels()[[least]])[0],
@@ -92,8 +103,17 @@ def named(example: str, sections: Sequence[Section]) -> list[Section]:
     return [replace(section, title=f"{example}: {section.title.lower()}") for section in sections]
 
 
+def refuse_foreign(out: Path) -> None:
+    """Raise where a directory holds anything that the demo did not write, such as a saved model."""
+    files = (path.relative_to(out) for path in out.rglob("*") if not path.is_dir())
+    foreign = next((file for file in files if file.parts[0] != UNFINISHED and file.as_posix() not in FILES), None)
+    if foreign is not None:
+        raise GPSError(f"{out} holds {foreign}, which is no part of the demo; choose another directory")
+
+
 def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
     """Write figures, tables and one page that shows them; give their paths, and what was found in a sentence each."""
+    refuse_foreign(out)
     with stage("scissors"):
         files = scissors.run(0, 1, out / "scissors", force=True, progress=progress)
     with stage("irises"):

@@ -74,6 +74,11 @@ class Encoding:
             parts.append(pd.DataFrame(columns).mask(shown.isna()))
         return pd.concat(parts, axis=1)
 
+    def source(self, column: str) -> str:
+        """Name the column of a table that an encoded one was made of."""
+        made = {f"{name}={level}": name for name, levels in self.levels.items() for level in levels[1:]}
+        return made.get(column, column)
+
     def write(self, directory: Path) -> Path:
         """Write the levels beside a saved model."""
         path = directory / FILE

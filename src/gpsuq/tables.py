@@ -21,9 +21,11 @@ from gpsuq.errors import GPSError, GPSWarning
 if TYPE_CHECKING:
     from gpsuq.decisions import ClassUncertainty
     from gpsuq.estimators.poisson import IntensitySurface
+    from gpsuq.spatial.windows import Window
 
 _SHOWN = 5
 _NAMELESS = "Unnamed: 0"  # what pandas calls a first column without a name
+_COUNTED = "(the first row below the header is 1)"
 _DROP_MISSING = "fill them, delete them, or leave out those rows with --drop-missing"
 _NUMBER_WITH_COMMA = r"\s*[-+]?[\d,]*\d[\d,]*(\.\d+)?([eE][-+]?\d+)?\s*"
 
@@ -154,10 +156,15 @@ def split_table(
     numeric = [name for name in (None if classes else target, weights) if name is not None]
     check_numbers(X.join(table[numeric]), advice=_DROP_MISSING)
     check_labels(table[target])
+    if groups is not None:
+        check_labels(table[groups])
+    if weights is not None and (table[weights] < 0).any():
+        rows = _rows(table, table[weights] < 0)
+        raise GPSError(f"column {weights!r} is negative in {rows} {_COUNTED}; weights must be 0 or more")
     if classes and type_of_target(table[target]) not in ("binary", "multiclass"):
         raise GPSError(
-            f"column {target!r} holds numbers that are no classes, such as {table[target].iloc[0]!r}; gpsuq fit linear "
-            "predicts numbers"
+            f"column {target!r} holds numbers that are no classes, such as {_quoted(table[target].iloc[0])}; gpsuq fit "
+            "linear predicts numbers"
         )
     chosen = [None if name is None else table[name] for name in (groups, weights)]
     return Table(X, table[target], chosen[0], chosen[1], encoding)
@@ -180,11 +187,10 @@ def check_labels(y: pd.Series, classes: NDArray[Any] | None = None) -> None:
     known = [] if classes is None else list(classes)
     strange = y.isna() if classes is None else y.isna() | ~y.isin(classes)
     if strange.any():
-        row = int(strange.to_numpy().argmax())
-        what = "is empty" if pd.isna(y.iloc[row]) else f"holds {y.iloc[row]!r}, none of {', '.join(map(str, known))},"
+        label = y[strange].iloc[0]
+        what = "is empty" if pd.isna(label) else f"holds {_quoted(label)}, none of {', '.join(map(str, known))},"
         raise GPSError(
-            f"column {str(y.name)!r} {what} in row {row + 1} (the first row below the header is 1); mend it, or leave "
-            "out such rows"
+            f"column {str(y.name)!r} {what} in {_rows(y, strange)} {_COUNTED}; mend it, or leave out such rows"
         )
 
 
@@ -196,8 +202,8 @@ def parted(y: pd.Series, share: float, seed: int) -> tuple[pd.Index, pd.Index]:
     fewest = math.ceil(max(1.0 / share, 1.0 / (1.0 - share)) - 1e-9)
     if counts.min() < fewest:
         raise GPSError(
-            f"class {counts.idxmin()!r} has {counts.min()} rows, too few to set a share of {share:g} aside: at least "
-            f"{fewest} are needed; leave those rows out, or join the class with another"
+            f"class {_quoted(counts.idxmin())} has {counts.min()} rows, too few to set a share of {share:g} aside: at "
+            f"least {fewest} are needed; leave those rows out, or join the class with another"
         )
     kept, aside = train_test_split(y.index, test_size=share, stratify=y, random_state=seed % 2**32)
     return pd.Index(kept).sort_values(), pd.Index(aside).sort_values()
@@ -216,11 +222,9 @@ def check_numbers(table: pd.DataFrame, *, advice: str = "fill or delete them") -
         raise GPSError(f"columns {', '.join(text)} hold text, {_example(table[text[0]])}, where numbers are needed")
     bad = ~np.isfinite(table.to_numpy(dtype=np.float64))
     if bad.any():
-        rows, columns = bad.any(1).nonzero()[0], [str(table.columns[j]) for j in bad.any(0).nonzero()[0]]
-        more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        columns = [str(table.columns[j]) for j in bad.any(0).nonzero()[0]]
         raise GPSError(
-            f"missing or infinite values in columns {', '.join(columns)}, rows "
-            f"{', '.join(str(row + 1) for row in rows[:_SHOWN])}{more} (the first row below the header is 1); "
+            f"missing or infinite values in columns {', '.join(columns)}, {_rows(table, bad.any(1))} {_COUNTED}; "
             f"{advice}"
         )
 
@@ -228,13 +232,31 @@ def check_numbers(table: pd.DataFrame, *, advice: str = "fill or delete them") -
 def _example(column: pd.Series) -> str:
     """Quote the first cell that is no number, with its row."""
     place = int((pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy().argmax())
-    return f"such as {column.iloc[place]!r} in row {place + 1}"
+    return f"such as {column.iloc[place]!r} in row {column.index[place] + 1}"
+
+
+def _rows(table: pd.DataFrame | pd.Series, chosen: Any) -> str:
+    """Name some rows by their numbers in the file, which stay theirs when others are left out."""
+    numbers = [str(row + 1) for row in table.index[np.asarray(chosen)]]
+    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+    return f"row{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:_SHOWN])}{more}"
+
+
+def _quoted(value: Any) -> str:
+    """Give a label as people write it, text in quotes: NumPy's own numbers would name their type."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def read_points(
-    path: str | Path, x: str, y: str, replicate: str | None, *, drop_missing: bool = False
+    path: str | Path,
+    x: str,
+    y: str,
+    replicate: str | None,
+    *,
+    drop_missing: bool = False,
+    window: Window | None = None,
 ) -> list[np.ndarray]:
-    """Read coordinates (n, 2) from a CSV file, one array for each replicate."""
+    """Read coordinates (n, 2) from a CSV file, one array for each replicate; all must lie in a ``window``, if given."""
     table = read_table(path)
     for name in (x, y, replicate):
         if name is not None and name not in table:
@@ -247,11 +269,22 @@ def read_points(
         table = kept
     check_numbers(table[[x, y]], advice=_DROP_MISSING)
     if replicate is not None and table[replicate].isna().any():
-        row = int(table[replicate].isna().to_numpy().argmax()) + 1
-        raise GPSError(f"column {replicate!r} is empty in row {row} (the first row below the header is 1)")
+        raise GPSError(f"column {replicate!r} is empty in {_rows(table, table[replicate].isna())} {_COUNTED}")
+    if window is not None:
+        _check_inside(table, table[[x, y]].to_numpy(dtype=np.float64), window)
     if replicate is None:
         return [table[[x, y]].to_numpy(dtype=np.float64)]
     return [rows[[x, y]].to_numpy(dtype=np.float64) for _, rows in table.groupby(replicate, sort=True)]
+
+
+def _check_inside(table: pd.DataFrame, points: NDArray[np.float64], window: Window) -> None:
+    """Raise where the points of a table lie outside a window; name their rows."""
+    outside = ~window.contains(points)
+    if outside.any():
+        raise GPSError(
+            f"{outside.sum()} of {len(points)} points lie outside the window, {_rows(table, outside)} {_COUNTED}; "
+            "check units and axes, or leave them out with --drop-outside"
+        )
 
 
 def surface_table(surface: IntensitySurface) -> pd.DataFrame:
@@ -261,6 +294,17 @@ def surface_table(surface: IntensitySurface) -> pd.DataFrame:
     columns = {"x": nodes[:, 0], "y": nodes[:, 1], "area": surface.grid.exposure[inside]}
     columns |= {"mean": surface.mean[inside], "sd": surface.sd[inside]}
     return pd.DataFrame(columns | {f"q{level:g}": values[inside] for level, values in surface.quantiles.items()})
+
+
+def for_json(table: pd.DataFrame) -> pd.DataFrame:
+    """Give a table whose cells JSON can hold, to the last digit: ``DataFrame.to_json`` keeps ten decimals.
+
+    >>> import pandas as pd
+    >>> from gpsuq.tables import for_json
+    >>> for_json(pd.DataFrame({"mean": [1e-15, float("nan")], "rows": [3, 4]})).to_dict("records")
+    [{'mean': 1e-15, 'rows': 3}, {'mean': None, 'rows': 4}]
+    """
+    return table.astype(object).mask(table.isna() | table.isin([np.inf, -np.inf]), None)
 
 
 def numbered(table: pd.DataFrame) -> pd.DataFrame:

@@ -71,7 +71,7 @@ def demo(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
     for sentence in sentences:
         console.print(sentence)
     list_files(console, files)
-    console.print(f"Open {files[-1]} in a browser: it shows all of this.", soft_wrap=True)
+    console.print(f"Open {files[-1]} in a browser: it shows all of this.", markup=False, soft_wrap=True)
 
 
 for command in (simulate, summary, report, predict):

@@ -124,7 +124,7 @@ def mnist(
 ) -> None:
     """Train image classifiers and see when they say "Uncertain" (section 4, Tables 1 and 2).
 
-    A run that was stopped goes on where it was when the same command is given again.
+    A run that was stopped goes on where it was when the same command is given again, without --force.
 
     Example: gpsuq experiment mnist --table 2 --methods dropout,gps-0.5 --seeds 0,1,2,3,4
     """
@@ -145,7 +145,7 @@ def cifar10(
 ) -> None:
     """Train classifiers of natural images and see when they say "Uncertain" (section 4, Tables 1 and 2).
 
-    A run that was stopped goes on where it was when the same command is given again.
+    A run that was stopped goes on where it was when the same command is given again, without --force.
 
     Example: gpsuq experiment cifar10 --table 1 --network paper --methods plain,gps-0.5
     """
@@ -176,7 +176,7 @@ def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **op
     _run_seeds(name, seeds, out, table, chosen, **options)
 
 
-def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, as_json: bool, **options: Any) -> None:
+def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, as_json: bool, force: bool, **options: Any) -> None:
     """Call ``run`` of an experiment that trains networks and keeps its rows; say how to go on after Ctrl-C."""
     from gpsuq.errors import GPSError
 
@@ -187,12 +187,12 @@ def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, as_json: bool, *
         except ValueError:
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
         run = importlib.import_module(f"gpsuq.experiments.{name}").run
-        with going_on(out):
-            files = run(*leading, numbers, out, progress=watched(), **options)
+        with going_on(out, force=force):
+            files = run(*leading, numbers, out, progress=watched(), force=force, **options)
     _tell(console, files, as_json=as_json)
 
 
-def _run(module: str, out: Path, *arguments: Any, as_json: bool, **options: Any) -> None:
+def _run(module: str, out: Path, *arguments: Any, as_json: bool, force: bool, **options: Any) -> None:
     console = Console()
     with speaking(console):
         from gpsuq.reports import experiment_page, write_page
@@ -200,8 +200,8 @@ def _run(module: str, out: Path, *arguments: Any, as_json: bool, **options: Any)
         from gpsuq.reports.saved import REPORT_FILE
         from gpsuq.resuming import UNFINISHED, resumable
 
-        with going_on(out), resumable(out / UNFINISHED):
-            files = importlib.import_module(module).run(*arguments, out, progress=watched(), **options)
+        with going_on(out, force=force), resumable(out / UNFINISHED):
+            files = importlib.import_module(module).run(*arguments, out, progress=watched(), force=force, **options)
         folder = next(file.parent for file in files if file.name == METRICS_FILE)
         files.append(write_page(experiment_page(folder), folder / REPORT_FILE))
     _tell(console, files, as_json=as_json)

@@ -167,7 +167,7 @@ def fit_classifier(
             if table.encoding.levels:
                 table.encoding.write(folder)
             numbered(verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
-            checks = classifier_checks(estimator, X, y, verdicts=verdicts)
+            checks = classifier_checks(estimator, numbered(X), y, verdicts=verdicts)
             write_checks(checks, folder)
             write_page(checked_classifier_page(estimator, checks), folder / "report.html")
         found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)
@@ -178,7 +178,7 @@ def fit_classifier(
         print_json(as_dict(estimator) | judged | {"rows": len(table.X), "files": list(map(str, files))})
         return
     print_left_out(console, len(whole), len(table.X))
-    console.print(describe(estimator))
+    console.print(describe(estimator), markup=False)
     console.print(
         f"Of {len(X)} rows that it was not trained on, {found.uncertain_share:.1%} are Uncertain; it errs on "
         f"{found.full:.1%} of all and on {'none' if certain is None else f'{certain:.1%}'} of those it is certain of."
@@ -238,7 +238,9 @@ def fit_poisson(
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.tables import read_points, surface_table
 
-        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing)
+        region = read_window(window)
+        inside = None if drop_outside else region
+        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing, window=inside)
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
@@ -247,7 +249,7 @@ def fit_poisson(
         )
         grids = [read_covariate(path) for path in covariate or ()]
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            estimator.fit(patterns, read_window(window), covariates=grids)
+            estimator.fit(patterns, region, covariates=grids)
             write_model(estimator, folder)
             surface_table(estimator.surface()).to_csv(folder / "intensity.csv", index=False)
             save_figure(estimator.plot(), folder / "intensity.png")
@@ -258,6 +260,6 @@ def fit_poisson(
     if as_json:
         print_json(as_dict(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})
         return
-    console.print(describe(estimator))
+    console.print(describe(estimator), markup=False)
     console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
     list_files(console, files)

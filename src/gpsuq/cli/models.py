@@ -79,7 +79,7 @@ def summary(
     if as_json:
         print_json(as_dict(estimator, coverage))
     elif table is None:
-        console.print(describe(estimator))
+        console.print(describe(estimator), markup=False)
     else:
         print_summary(console, estimator, table)
 
@@ -158,9 +158,10 @@ def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) ->
     from gpsuq.errors import GPSError
     from gpsuq.tables import check_numbers
 
-    encoded = Encoding.read(model).encoded(table)
+    encoding = Encoding.read(model)
+    encoded = encoding.encoded(table)
     columns = list(getattr(estimator, "feature_names_in_", encoded.columns))
-    missing = [column for column in columns if column not in encoded]
+    missing = dict.fromkeys(encoding.source(column) for column in columns if column not in encoded)
     if missing:
         raise GPSError(f"{name} lacks the columns {', '.join(missing)} that the model was fitted with")
     check_numbers(encoded[columns])

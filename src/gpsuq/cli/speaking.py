@@ -50,15 +50,19 @@ def watched() -> bool:
 
 
 @contextmanager
-def going_on(out: Path) -> Iterator[None]:
-    """After Ctrl-C in an experiment, say where its rows, replicates and checkpoints are, and how to go on."""
+def going_on(out: Path, *, force: bool) -> Iterator[None]:
+    """After Ctrl-C in an experiment, say where its rows, replicates and checkpoints are, and how to go on.
+
+    A command with ``--force`` would delete them when it is given again.
+    """
     try:
         yield
     except KeyboardInterrupt:
         if not out.is_dir() or not any(out.iterdir()):
             raise
+        again = "again without --force" if force else "again"
         raise KeyboardInterrupt(
-            f"interrupted; what was done is in {out}: give the same command again to go on from there"
+            f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
         ) from None
 
 
@@ -96,14 +100,14 @@ def print_or_write(
     console: Console, table: Any, path: Path | None, *, index: bool, as_json: bool, **numbers: Any
 ) -> None:
     """Write a table to a file and name it, with some numbers for machines; or print it where no file is named."""
-    if path is not None:
-        from gpsuq.tables import write_table
+    from gpsuq.tables import for_json, write_table
 
+    if path is not None:
         with speaking(console):
             write_table(table, path, index=index)
         tell(console, [path], as_json=as_json, **numbers)
     elif as_json:
-        print_json(json.loads((table.reset_index() if index else table).to_json(orient="records")))
+        print_json(for_json(table.reset_index() if index else table).to_dict("records"))
     else:
         typer.echo(table.to_csv(index=index), nl=False)
 
@@ -111,12 +115,13 @@ def print_or_write(
 def as_dict(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
     """Give what machines want to know of a model."""
     if hasattr(estimator, "summary"):
-        parameters = json.loads(estimator.summary(coverage).to_json(orient="index"))
+        from gpsuq.tables import for_json
+
         return {
             "type": type(estimator).__name__,
             "coverage": coverage,
             "heterogeneous": bool(estimator.heterogeneous_),
-            "parameters": parameters,
+            "parameters": for_json(estimator.summary(coverage)).to_dict("index"),
             "findings": [finding.message for finding in estimator.findings_],
         }
     if hasattr(estimator, "classes_"):
@@ -150,6 +155,7 @@ def print_left_out(console: Console, n_before: int, n_after: int) -> None:
 def print_summary(console: Console, estimator: Any, summary: Any = None) -> None:
     """Print the verdict on heterogeneity and the coefficients as a table."""
     from rich.table import Table
+    from rich.text import Text
 
     summary = estimator.summary() if summary is None else summary
     verdict = "differ between rows" if estimator.heterogeneous_ else "are the same for all rows"
@@ -157,7 +163,7 @@ def print_summary(console: Console, estimator: Any, summary: Any = None) -> None
     table = Table("parameter", "mean", "heterogeneity sd", "estimation sd", "interval of the mean", header_style="bold")
     for name, row in summary.iterrows():
         numbers = (f"{row[column]:.4g}" for column in ("mean", "heterogeneity_sd", "estimation_sd"))
-        table.add_row(str(name), *numbers, f"{row['mean_lower']:.4g} to {row['mean_upper']:.4g}")
+        table.add_row(Text(str(name)), *numbers, f"{row['mean_lower']:.4g} to {row['mean_upper']:.4g}")
     console.print(table)
 
 

@@ -59,6 +59,7 @@ from gpsuq.plots import save_figure
 from gpsuq.plots.classes import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
 from gpsuq.recipes import Recipe
 from gpsuq.reports import Section, classifier_page, experiment_page, write_page
+from gpsuq.reports.experiment import METRICS_FILE
 from gpsuq.reports.saved import REPORT_FILE, ROWS_FILE
 from gpsuq.seeds import derive_seed
 
@@ -373,7 +374,8 @@ def begin(out: Path, key: Callable[[str], str], *, force: bool) -> Rows:
     """Give the rows that are in a directory already; with ``force``, start anew."""
     out.mkdir(parents=True, exist_ok=True)
     if force:
-        (out / ROWS_FILE).unlink(missing_ok=True)
+        for name in (ROWS_FILE, METRICS_FILE):
+            (out / name).unlink(missing_ok=True)
         shutil.rmtree(out / "models", ignore_errors=True)
     return Rows(out / ROWS_FILE, key)
 

@@ -17,13 +17,16 @@ import torch
 from gpsuq._version import __version__
 from gpsuq.algorithms import Algorithm
 from gpsuq.errors import GPSError
+from gpsuq.reports.experiment import METRICS_FILE
 from gpsuq.resuming import UNFINISHED, was_resumed
 
 
 def prepare(out: Path, *, force: bool) -> Path:
-    """Make the output directory; one that holds results already is refused unless ``force``."""
-    interrupted = (out / UNFINISHED).exists()
-    if (out / "metrics.json").exists() and not force and not interrupted:
+    """Make the output directory; one that holds results already is refused unless ``force``, which deletes them."""
+    metrics, interrupted = out / METRICS_FILE, (out / UNFINISHED).exists()
+    if force:
+        metrics.unlink(missing_ok=True)  # so that this run, when it is stopped, can go on without force
+    if metrics.exists() and not interrupted:
         raise GPSError(f"{out} holds results already; choose another directory or pass --force")
     out.mkdir(parents=True, exist_ok=True)
     return out
@@ -64,7 +67,7 @@ def write_metrics(
         **({"resumed": "after an interruption: seconds are those since then"} if was_resumed() else {}),
         "results": results,
     }
-    path = out / "metrics.json"
+    path = out / METRICS_FILE
     path.write_text(json.dumps(_without_nan(json.loads(json.dumps(record, default=_plain))), indent=2) + "\n")
     return path
 

@@ -25,6 +25,7 @@ from gpsuq._version import __version__
 from gpsuq.checkpoints import beside, write_atomically
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.io import classifier, linear, poisson, uq
+from gpsuq.io.checks import check_tensors
 from gpsuq.io.classifier import CLASSIFIERS
 
 FORMAT = 1
@@ -95,17 +96,34 @@ def write_model(estimator: Any, directory: Path) -> None:
 @contextmanager
 def replaced(path: Path, *, force: bool) -> Iterator[Path]:
     """Give a new directory to fill, which takes the place of ``path`` once all went well, and vanishes otherwise."""
-    directory = path.absolute()
+    directory = path.resolve()  # of a link, what it points to is replaced, and the link stays
     refuse_existing(directory, force=force)
     directory.parent.mkdir(parents=True, exist_ok=True)
     temporary = beside(directory)
     temporary.mkdir()
-    try:
+    with _deleted_on_failure(temporary):
         yield temporary
+    _refuse_newcomer(directory, temporary, force=force)
+    with _deleted_on_failure(temporary):
         _swap(temporary, directory)
+
+
+@contextmanager
+def _deleted_on_failure(directory: Path) -> Iterator[None]:
+    """Delete a directory where what is done with it fails."""
+    try:
+        yield
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         raise
+
+
+def _refuse_newcomer(directory: Path, temporary: Path, *, force: bool) -> None:
+    """Raise where something came into a place while what shall take it was made, which may have taken hours."""
+    try:
+        refuse_existing(directory, force=force)
+    except GPSError as error:
+        raise GPSError(f"{error}. It came there meanwhile; what was to be written is kept as {temporary}") from error
 
 
 def refuse_existing(directory: Path, *, force: bool) -> None:
@@ -199,6 +217,7 @@ def load(path: str | Path, **code: Any) -> Any:
         )
     try:
         tensors = load_tensors((directory / _MODEL).read_bytes())
+        check_tensors(tensors, own=bool(code))
         _, restore = _KINDS[config["type"]]
         wanted = inspect.signature(restore).parameters
         model = restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})

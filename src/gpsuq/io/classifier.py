@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpsuq.checkpoints import under
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.estimators import GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
+from gpsuq.io.checks import feature_names, your_code
 from gpsuq.io.tensors import whole
 from gpsuq.noise import NoisyNetwork, with_noise
 from gpsuq.recipes import Recipe
@@ -65,16 +67,16 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor], *, network: Netw
     estimator = cls(network=network if config["own_network"] else None, **params)
     estimator.classes_ = _read_classes(config["classes"])
     estimator.input_shape_ = tuple(int(size) for size in config["input_shape"])
-    if config["feature_names"] is not None:
-        estimator.feature_names_in_ = np.asarray(config["feature_names"], dtype=object)
     for name in _FITTED:
         setattr(estimator, name, config["fitted"][name])
+    if (names := feature_names(config, estimator.n_features_in_)) is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if isinstance(estimator, GPSClassifier):
         path = config["spread_path"]
         estimator.spread_weight_ = config["spread_weight"]
         estimator.spread_path_ = None if path is None else pd.DataFrame(path).set_index("spread_weight")
-    built = _built(estimator, config)
-    estimator.network_ = _filled(built, tensors, config) if config["own_network"] else _loaded(built, tensors)
+    with your_code("network", config["network"]) if config["own_network"] else nullcontext():
+        estimator.network_ = _loaded(_built(estimator, config), tensors)
     return estimator
 
 
@@ -111,9 +113,9 @@ def restore_network(
     """Give the user's network its noise input and weights back."""
     if network is None:
         raise MissingCodeError(_asking("network", config["network"]))
-    module = network if isinstance(network, nn.Module) else network()
-    filled = _filled(_noisy(module, config), tensors, config)
-    return filled.eval()  # type: ignore[return-value]
+    with your_code("network", config["network"]):
+        module = network if isinstance(network, nn.Module) else network()
+        return _loaded(_noisy(module, config), tensors)  # type: ignore[return-value]
 
 
 def _asking(what: str, description: str) -> str:
@@ -122,17 +124,6 @@ def _asking(what: str, description: str) -> str:
         f"this model holds your own {what} ({first}), and a saved model holds no code: pass it, as in "
         f"gpsuq.load(path, {what}=...), the same class or function that it was trained with"
     )
-
-
-def _filled(network: nn.Module, tensors: dict[str, Tensor], config: dict[str, Any]) -> nn.Module:
-    """Load weights into a network that the user passed."""
-    try:
-        return _loaded(network, tensors)
-    except RuntimeError as error:
-        raise MissingCodeError(
-            f"the network that was passed does not fit the saved weights ({error}); the saved one was:\n"
-            f"{config['network']}"
-        ) from error
 
 
 def _loaded(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:

@@ -14,6 +14,7 @@ from gpsuq.checkpoints import under
 from gpsuq.diagnostics import Finding
 from gpsuq.estimators import GPSLinearRegression
 from gpsuq.generators import MLP, Generator
+from gpsuq.io.checks import feature_names
 from gpsuq.io.tensors import whole
 from gpsuq.linear import LinearFit, LinearUnits
 from gpsuq.parameters import DataScale, ParameterMap
@@ -83,7 +84,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearRegr
         findings=[Finding(**finding) for finding in config["findings"]],
     )
     estimator.n_features_in_ = config["n_features"]
-    if config["feature_names"] is not None:
-        estimator.feature_names_in_ = np.asarray(config["feature_names"], dtype=object)
+    if (names := feature_names(config, config["n_features"])) is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
     estimator._set_fit(fit, config["params"]["random_state"])
     return estimator

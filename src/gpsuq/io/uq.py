@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 
 from gpsuq.checkpoints import under
 from gpsuq.diagnostics import Finding
-from gpsuq.errors import GPSError, MissingCodeError
+from gpsuq.errors import MissingCodeError
 from gpsuq.generators import MLP, Generator, GeneratorSpec, as_generator_spec
+from gpsuq.io.checks import feature_names, your_code
 from gpsuq.io.tensors import whole
 from gpsuq.models import ObservationModel
 from gpsuq.parameters import DataScale, ParameterMap
@@ -65,30 +67,23 @@ def restore(
             "this UQ distribution belongs to an observation model of yours, and a saved model holds no code: pass it, "
             f"as in gpsuq.load(path, model=...); its parameters are {declared}"
         )
+    if not isinstance(model, ObservationModel):
+        raise MissingCodeError(f"model= takes the ObservationModel of the fit, not a {type(model).__name__}")
     if {name: repr(parameter) for name, parameter in model.parameters.items()} != config["parameters"]:
         raise MissingCodeError(f"the model that was passed declares other parameters than {config['parameters']}")
-    if config["generator"] is not None:
-        spec: GeneratorSpec = MLP(**config["generator"] | {"hidden": tuple(config["generator"]["hidden"])})
-    elif generator is not None:
-        spec = as_generator_spec(generator)
-    else:
+    own = config["generator"] is None
+    if own and generator is None:
         raise MissingCodeError(
             "this UQ distribution has a generator of your own, and a saved model holds no code: pass it, as in "
             "gpsuq.load(path, model=..., generator=...)"
         )
-    scale = DataScale(**{name: tensors.get(f"scale/{name}") for name in _SCALES}, x_width=config["x_width"])  # type: ignore[arg-type]
-    n_features, n_chains = config["n_features"], int(config["n_chains"])
-    parameter_map = ParameterMap(model.parameters, n_features, scale)
-    body = spec.build(parameter_map.width(random=True), n_chains, scale, n_features, 0)
-    built = Generator(body, parameter_map, n_chains).to(getattr(torch, config["dtype"]))
-    try:
-        built.load_state_dict(under(tensors, "generator/"))
-    except RuntimeError as error:
-        raise GPSError(f"the generator does not fit the saved weights: {error}") from error
+    with your_code("generator") if own else nullcontext():
+        built = _built(config, tensors, model, generator)
     history = History(
         **{name: list(tensors.get(f"history/{name}", torch.empty(0)).unbind(0)) for name in _HISTORY},
         evaluated_at=list(config["evaluated_at"]),
     )
+    x_shape = None if config["x_shape"] is None else tuple(config["x_shape"])
     result = UQDistribution(
         built,
         model,
@@ -96,8 +91,26 @@ def restore(
         seed=config["seed"],
         reweighted=config["reweighted"],
         history=history,
-        feature_names=config["feature_names"],
-        x_shape=None if config["x_shape"] is None else tuple(config["x_shape"]),
+        feature_names=feature_names(config, None if x_shape is None else x_shape[-1]),
+        x_shape=x_shape,
     )
     result.findings = [Finding(**finding) for finding in config["findings"]]
     return result
+
+
+def _built(
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    model: ObservationModel,
+    generator: GeneratorSpec | nn.Module | None,
+) -> Generator:
+    """Build the generator that was saved, an MLP unless it was the user's own, with its weights."""
+    held = config["generator"]
+    spec = as_generator_spec(generator) if held is None else MLP(**held | {"hidden": tuple(held["hidden"])})
+    scale = DataScale(**{name: tensors.get(f"scale/{name}") for name in _SCALES}, x_width=config["x_width"])  # type: ignore[arg-type]
+    n_features, n_chains = config["n_features"], int(config["n_chains"])
+    parameter_map = ParameterMap(model.parameters, n_features, scale)
+    body = spec.build(parameter_map.width(random=True), n_chains, scale, n_features, 0)
+    built = Generator(body, parameter_map, n_chains).to(getattr(torch, config["dtype"]))
+    built.load_state_dict(under(tensors, "generator/"))
+    return built

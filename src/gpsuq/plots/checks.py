@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from gpsuq.plots.style import COLORS, figure_style
+from gpsuq.plots.style import COLORS, figure_style, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def subgroup_scatter(
             chosen = number == group
             color, marker = COLORS[_GROUP_COLORS[place % len(_GROUP_COLORS)]], _GROUP_MARKERS[place % 4]
             ax.plot(across[chosen], up[chosen], marker, color=color, markersize=4, alpha=0.7, label=f"subgroup {group}")
-        ax.set(xlabel=x_name, ylabel=y_name)
+        ax.set(xlabel=plain(x_name), ylabel=plain(y_name))
         if len(np.unique(number)) > 1:
             ax.legend()
     return figure
@@ -61,7 +61,7 @@ def spread_shares(summary: pd.DataFrame) -> Figure:
     shares = squares.div(total, axis=0).iloc[::-1]
     with figure_style():
         figure, ax = plt.subplots(figsize=(6.2, 1.4 + 0.28 * len(shares)))
-        names = [str(name) for name in shares.index]
+        names = [plain(name) for name in shares.index]
         ax.barh(names, shares["heterogeneity_sd"], color=COLORS["gps"], label="between observations (heterogeneity)")
         ax.barh(
             names,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpsuq.plots.style import COLORS, figure_style
+from gpsuq.plots.style import COLORS, figure_style, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,13 +55,13 @@ def class_boxplots(
     """
     import matplotlib.pyplot as plt
 
-    names = [str(name) for name in np.asarray(classes)]
+    names = [plain(name) for name in np.asarray(classes)]
     positions = np.arange(len(names))
     rng = np.random.default_rng(0)
     with figure_style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), width_ratios=(1, 3))
         show_image(left, image)
-        left.set_title(f"label {truth}")
+        left.set_title(f"label {plain(truth)}")
         boxes = right.boxplot(samples, positions=positions, widths=0.55, showfliers=False, patch_artist=True)
         for box in boxes["boxes"]:
             box.set(facecolor="#DCEAF4", edgecolor=COLORS["gps"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq.plots.style import COLORS, figure_style
+from gpsuq.plots.style import COLORS, figure_style, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,6 +91,6 @@ def _boxes(axis: Axes, draws: Array, shift: float, width: float, color: str, lab
 def _finish(axis: Axes, names: Sequence[str], truth: Any) -> None:
     if truth is not None:
         axis.plot(np.arange(len(names)), truth, "x", color="#CC0000", markersize=7, markeredgewidth=1.8, label="truth")
-    axis.set_xticks(range(len(names)), names, rotation=0 if max(map(len, names)) < 4 else 45)
+    axis.set_xticks(range(len(names)), [plain(name) for name in names], rotation=0 if max(map(len, names)) < 4 else 45)
     axis.set_xlim(-0.7, len(names) - 0.3)
     axis.grid(axis="x", visible=False)

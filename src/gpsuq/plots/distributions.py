@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gpsuq.errors import GPSError
-from gpsuq.plots.style import COLORS, figure_style
+from gpsuq.plots.style import COLORS, figure_style, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +82,7 @@ def table_marginals(table: pd.DataFrame) -> Figure:
                 axis.hist(
                     chain, bins=bins, density=True, histtype="step", color=COLORS["gps"], linewidth=0.8, label=label
                 )
-            axis.set(xlabel=name, ylabel="density", xlim=limits)
+            axis.set(xlabel=plain(name), ylabel="density", xlim=limits)
         axes.flat[0].legend()
         for axis in axes.flat[table.shape[1] :]:
             axis.set_visible(False)
@@ -128,7 +128,7 @@ def table_pairs(table: pd.DataFrame) -> Figure:
                     axis.plot(shown[horizontal], shown[vertical], ".", color=COLORS["gps"], markersize=3, alpha=0.35)
                     axis.set_ylim(_range(table[vertical]))
                 if row == len(names) - 1:
-                    axis.set_xlabel(horizontal)
+                    axis.set_xlabel(plain(horizontal))
                 if column == 0:
-                    axis.set_ylabel("density" if row == 0 else vertical)
+                    axis.set_ylabel("density" if row == 0 else plain(vertical))
     return figure

@@ -59,6 +59,16 @@ def figure_style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_STYLE)  # type: ignore[arg-type]
 
 
+def plain(name: object) -> str:
+    r"""Give the name of a column or class as figures write it: dollar signs in it are no mathematics.
+
+    >>> from gpsuq.plots.style import plain
+    >>> plain("price ($)"), plain(3)
+    ('price (\\$)', '3')
+    """
+    return str(name).replace("$", r"\$")
+
+
 def save_figure(figure: Figure, path: Path) -> Path:
     """Write a figure and close it, without a time stamp so that equal figures are equal files.
 

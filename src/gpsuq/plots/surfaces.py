@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq.plots.style import COLORS, figure_style
+from gpsuq.plots.style import COLORS, figure_style, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def draw_window(ax: Axes, window: Window) -> None:
     for polygon in polygons:
         for ring in (polygon.exterior, *polygon.interiors):
             ax.plot(*np.asarray(ring.coords).T, color="#404040", linewidth=0.8)
-    unit = "" if window.unit == "unit" else f" ({window.unit})"
+    unit = "" if window.unit == "unit" else f" ({plain(window.unit)})"
     ax.set(xlabel=f"x{unit}", ylabel=f"y{unit}", aspect="equal")
     ax.grid(False)
 
@@ -72,7 +72,7 @@ def draw_envelope(ax: Axes, envelope: Envelope, unit: str = "unit") -> None:
     )
     ax.plot(r, envelope.observed - r, color=COLORS["bayes"], label="observed")
     ax.axhline(0.0, color="#404040", linewidth=0.8)
-    ax.set(xlabel="distance r" + ("" if unit == "unit" else f" ({unit})"), ylabel="L(r) - r")
+    ax.set(xlabel="distance r" + ("" if unit == "unit" else f" ({plain(unit)})"), ylabel="L(r) - r")
     ax.set_title(f"p = {envelope.p_value:.2f}", loc="right", fontsize=9)
     ax.legend()
 
@@ -131,7 +131,7 @@ def intensity_parts(surface: IntensitySurface, points: Array, relative: Mapping[
         draw_points(first, points, color=COLORS["gps"])
         draw_window(first, surface.grid.window)
         first.set_title(f"{len(points):,} points")
-        draw_surface(second, surface.grid, surface.mean, density_unit(surface.grid.window))
+        draw_surface(second, surface.grid, surface.mean, plain(density_unit(surface.grid.window)))
         second.set_title("mean intensity")
         for ax, (title, values) in zip(others, relative.items(), strict=True):
             draw_relative_uncertainty(ax, surface.grid, values, title)

@@ -84,6 +84,11 @@ def spread_blocks(summary: pd.DataFrame) -> list[Block]:
     ]
 
 
+def row_names(index: pd.Index) -> pd.Index:
+    """Count rows from 1, unless the table names them."""
+    return index + 1 if isinstance(index, pd.RangeIndex) and index.start == 0 else index
+
+
 def column_table(table: pd.DataFrame) -> pd.DataFrame:
     """Describe the columns of a table of numbers, a row for each."""
     described = table.describe().T[["mean", "std", "min", "50%", "max"]]

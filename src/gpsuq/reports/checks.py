@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from gpsuq.errors import GPSError
+from gpsuq.tables import for_json
 
 CHECKS_FILE = "checks.json"
 
@@ -26,11 +28,18 @@ def read_checks(directory: Path, parts: Sequence[str]) -> dict[str, Any] | None:
     path = directory / CHECKS_FILE
     if not path.is_file():
         return None
-    try:
+    with damage_told(directory):
         checks = json.loads(path.read_text())
         return {name: checks[name] for name in parts}
-    except (ValueError, KeyError, TypeError) as error:
-        raise GPSError(f"{path} is damaged ({error}); delete it, or fit again") from error
+
+
+@contextmanager
+def damage_told(directory: Path) -> Iterator[None]:
+    """Say of whatever fails inside that the checks beside a saved model are damaged."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise GPSError(f"{directory / CHECKS_FILE} is damaged ({error}); delete it, or fit again") from error
 
 
 def frame_as_json(frame: pd.DataFrame) -> dict[str, Any]:
@@ -48,7 +57,7 @@ def frame_as_json(frame: pd.DataFrame) -> dict[str, Any]:
     """
     return {
         "index": list(map(str, frame.index)),
-        "values": json.loads(frame.to_json(orient="values")),
+        "values": for_json(frame).to_dict("split")["data"],
         "names": list(map(str, frame.columns)),
     }
 

@@ -26,7 +26,7 @@ from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.plots.classes import reliability_curves, risk_coverage_curves
 from gpsuq.plots.training import training_curve
 from gpsuq.recipes import Recipe
-from gpsuq.reports.blocks import MOST_PARAMETERS, column_table
+from gpsuq.reports.blocks import MOST_PARAMETERS, column_table, row_names
 from gpsuq.reports.checks import frame_as_json, frame_from_json
 from gpsuq.reports.page import Block, Gallery, Page, Picture, Section, Table, Text, data_address, settings_table
 
@@ -106,7 +106,7 @@ def classifier_checks(
         "uncertain": float(verdicts.uncertain.mean()),
         "by_class": frame_as_json(_by_class(verdicts, labels)),
         "quality": None if labels is None else _quality(verdicts, labels),
-        "gallery": _gallery(model, verdicts, labels, _pictures(X, images)),
+        "gallery": _gallery(model, verdicts, labels, _titles(X, len(verdicts)), _pictures(X, images)),
         "labels": None if labels is None else np.bincount(labels, minlength=len(verdicts.classes)).tolist(),
         "columns": _columns(model, X),
     }
@@ -222,6 +222,7 @@ def _gallery(
     model: NetworkClassifier,
     verdicts: ClassUncertainty,
     labels: NDArray[np.int64] | None,
+    titles: Sequence[str],
     pictures: NDArray[np.uint8] | None,
 ) -> dict[str, Any]:
     """Give the observations that are shown one by one, and what their boxplots need."""
@@ -231,7 +232,7 @@ def _gallery(
     boxes = np.stack([*(verdicts.quantiles[level] for level in verdicts.quantiles), verdicts.uqc], -1)
     items = [
         {
-            "title": f"observation {row}",
+            "title": titles[row],
             "image": None if pictures is None else thumbnail(pictures[row]),
             "label": None if labels is None else names[labels[row]],
             "prediction": names[int(verdicts.mean[row].argmax())],
@@ -250,8 +251,17 @@ def _gallery(
     }
 
 
+def _titles(X: Any, n: int) -> list[str]:
+    """Name the rows of a table as it does, and other observations by their place; both count from 1."""
+    if isinstance(X, pd.DataFrame):
+        return [f"row {name}" for name in row_names(X.index)]
+    return [f"observation {number}" for number in range(1, n + 1)]
+
+
 def _gallery_blocks(checks: Mapping[str, Any]) -> list[Block]:
-    gallery, n = Gallery(**checks["gallery"]), checks["n"]
+    held, n = checks["gallery"], checks["n"]
+    lists = {name: list(held[name]) for name in ("classes", "items", "levels")}
+    gallery = Gallery(**lists, certain_above=float(held["certain_above"]))
     text = "Click on an observation, or press Enter on it, to see the distribution of its class probabilities."
     if len(gallery.items) < n:
         text += f" {len(gallery.items)} of {n:,} are here: wrong ones, Uncertain ones, and others at random."

@@ -20,6 +20,7 @@ from gpsuq.reports.blocks import (
     finding_blocks,
     mode_blocks,
     pieces_of,
+    row_names,
     spread_blocks,
     summary_block,
 )
@@ -86,7 +87,7 @@ def linear_checks(estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataF
     names = [str(name) for name in summary.index]
     covariates = pd.DataFrame(np.asarray(X, dtype=np.float64), columns=names)
     table = pd.concat([pd.Series(outcome, name=target), covariates], axis=1)
-    judged = rows.set_axis(_row_names(rows.index)).assign(y=outcome, predicted=predicted)
+    judged = rows.set_axis(row_names(rows.index)).assign(y=outcome, predicted=predicted)
     worst = judged.nlargest(_WORST_ROWS, "outlier_score")[["y", "predicted", "subgroup", "outlier_score"]]
     sizes = rows["subgroup"].value_counts().sort_index()
     most = int(np.argmax(summary["heterogeneity_sd"].to_numpy() * covariates.std().to_numpy()))
@@ -105,11 +106,6 @@ def linear_checks(estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataF
             "subgroup": rows["subgroup"].iloc[some].tolist(),
         },
     }
-
-
-def _row_names(index: pd.Index) -> pd.Index:
-    """Count rows from 1, unless the table names them."""
-    return index + 1 if isinstance(index, pd.RangeIndex) and index.start == 0 else index
 
 
 def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None) -> Page:

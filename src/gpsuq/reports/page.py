@@ -106,7 +106,7 @@ class Gallery:
     --------
     >>> from gpsuq.reports import Gallery
     >>> boxes = [[0.4, 0.6, 0.8, 0.9, 1.0, 0.4], [0.0, 0.1, 0.2, 0.4, 0.6, 0.0]]  # five quantiles and t_h of each class
-    >>> item = {"title": "observation 0", "image": None, "label": "cat", "prediction": "cat", "uncertain": True}
+    >>> item = {"title": "observation 1", "image": None, "label": "cat", "prediction": "cat", "uncertain": True}
     >>> item |= {"wrong": False, "scores": {"uqc shortfall": 0.6}, "boxes": boxes}
     >>> gallery = Gallery(["cat", "dog"], [item], levels=["5%", "25%", "50%", "75%", "95%"], certain_above=0.5)
     >>> len(gallery.items), gallery.certain_above
@@ -199,9 +199,7 @@ def write_page(page: Page, path: str | Path) -> Path:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    result = write_atomically(path, render(page).encode())
-    result.chmod(0o644)
-    return result
+    return write_atomically(path, render(page).encode())
 
 
 def data_address(content: bytes, kind: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.estimators.poisson import GPSPoissonProcess
 from gpsuq.io import CONFIG_FILE, load
 from gpsuq.io.classifier import CLASSIFIERS
-from gpsuq.reports.checks import CHECKS_FILE, read_checks
+from gpsuq.reports.checks import CHECKS_FILE, damage_told, read_checks
 from gpsuq.reports.classifier import CLASSIFIER_PARTS, checked_classifier_page
 from gpsuq.reports.experiment import experiment_page
 from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page
@@ -59,12 +60,15 @@ def saved_page(directory: str | Path, *, progress: bool = False) -> Page:
         return experiment_page(directory)
     model = _loaded(directory)
     if isinstance(model, GPSLinearRegression):
-        return checked_linear_page(model, read_checks(directory, LINEAR_PARTS))
+        checks = read_checks(directory, LINEAR_PARTS)
+        with damage_told(directory) if checks is not None else nullcontext():
+            return checked_linear_page(model, checks)
     if isinstance(model, GPSPoissonProcess):
         return poisson_page(model.set_params(progress=progress))
     checks = read_checks(directory, CLASSIFIER_PARTS) if isinstance(model, NetworkClassifier) else None
     if checks is not None:
-        return checked_classifier_page(model, checks)
+        with damage_told(directory):
+            return checked_classifier_page(model, checks)
     raise GPSError(
         f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with --data "
         "FILE and a page with --out FILE.html, or in Python, "
