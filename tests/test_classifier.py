@@ -19,6 +19,7 @@ from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifi
 from gpsuq.baselines.classifiers import DropoutNetwork
 from gpsuq.datasets import load_images
 from gpsuq.decisions import selective_error
+from gpsuq.epochs import ArrayBatches
 from gpsuq.errors import DivergenceError
 from gpsuq.estimators.classifier import SPREAD_WEIGHTS
 from gpsuq.losses import shuffled_patches
@@ -288,23 +289,26 @@ def test_dropout_layers_are_sampled_as_they_are_called():
         DropoutNetwork(nn.Sequential(nn.Dropout2d(), nn.Dropout()))
 
 
-def test_a_stopped_fit_goes_on_and_other_settings_do_not_join_it(digits, tmp_path):
+def test_a_stopped_fit_goes_on_and_other_settings_do_not_join_it(digits, tmp_path, monkeypatch):
     train, test = digits
     data = train.rows(slice(0, 300))
     recipe = Recipe(epochs=4)
     whole = GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels)
-    calls = []
+    given = ArrayBatches.epoch
 
-    def stop(x):
-        calls.append(None)
-        if len(calls) == 8:
+    def stopped(batches, number):
+        if number == 2:
             raise KeyboardInterrupt
-        return x
+        yield from given(batches, number)
 
+    monkeypatch.setattr(ArrayBatches, "epoch", stopped)
     with pytest.raises(KeyboardInterrupt, match=r"epoch 3 of 4.*goes on from there"):
-        GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels, augment=stop, checkpoint=tmp_path)
+        GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels, checkpoint=tmp_path)
+    monkeypatch.undo()
     resumed = GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels, checkpoint=tmp_path)
     assert np.array_equal(resumed.predict_proba(test.pixels()), whole.predict_proba(test.pixels()))
+    with pytest.raises(GPSError, match="other data, settings or seed"):
+        GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels, augment=torch.relu, checkpoint=tmp_path)
     with pytest.raises(GPSError, match="other data, settings or seed"):
         GPSClassifier(small, recipe=recipe, spread_weight=-0.1).fit(data.pixels(), data.labels, checkpoint=tmp_path)
     with pytest.raises(GPSError, match="other data, settings or seed"):

@@ -17,6 +17,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from gpsuq.checkpoints import read_state, under, write_state
+from gpsuq.descriptions import describe
 from gpsuq.errors import CheckpointError, DivergenceError, GPSError, GPSWarning
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import derive_seed, random_block, seeded
@@ -71,6 +72,8 @@ class ArrayBatches(Batches):
         digest = hashlib.blake2b(repr((tuple(self.x.shape), self.x.dtype)).encode(), digest_size=16)
         for tensor in (self.y, self.x):
             digest.update(tensor.contiguous().numpy().data)
+        if self.prepare is not None:
+            digest.update(describe(self.prepare).encode())
         return digest.digest()
 
 
