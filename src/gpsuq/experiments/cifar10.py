@@ -22,7 +22,8 @@ EPOCHS = {"paper": 15, "modern": 10}
 LEARNING_RATE = 0.1
 HEAD = Recipe(epochs=3, n_draws=3)
 OFF_DATA_PATCH = 4
-_AFFINE_LAYERS = {"paper": 7, "modern": 3}
+# The paper's noise enters at the head's input.
+NOISE_LAYERS = {"paper": ("head.0",), "modern": ("head.0", "head.3", "head.6")}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
 _COVERAGE = 0.77
@@ -56,8 +57,7 @@ def cifar10_study(network: str) -> images.Study:
         train,
         test,
         made,
-        # Noise enters at every layer of the head; each affine one is followed by two others.
-        tuple(f"head.{3 * number}" for number in range(_AFFINE_LAYERS[network])),
+        NOISE_LAYERS[network],
         Recipe(epochs=EPOCHS[network], learning_rate=LEARNING_RATE),
         left_out=CIFAR10_CLASSES.index("truck"),
         members=_MEMBERS,
