@@ -376,7 +376,8 @@ def begin(out: Path, key: Callable[[str], str], *, force: bool) -> Rows:
     if force:
         for name in (ROWS_FILE, METRICS_FILE):
             (out / name).unlink(missing_ok=True)
-        shutil.rmtree(out / "models", ignore_errors=True)
+        for kept in ("models", "predictions"):
+            shutil.rmtree(out / kept, ignore_errors=True)
     return Rows(out / ROWS_FILE, key)
 
 
