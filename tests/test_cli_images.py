@@ -182,6 +182,8 @@ def test_a_row_is_kept_while_what_it_depends_on_is_the_same(tmp_path, monkeypatc
 def test_a_forced_start_leaves_no_numbers_of_rows_that_it_deleted(tmp_path):
     for name in ("rows.jsonl", "metrics.json"):
         (tmp_path / name).write_text("")
+    for name in ("models", "predictions"):
+        (tmp_path / name).mkdir()
     images.begin(tmp_path, str, force=True)
     assert list(tmp_path.iterdir()) == []
 
