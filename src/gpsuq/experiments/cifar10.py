@@ -18,12 +18,11 @@ from gpsuq.networks import paper_resnet, small_resnet
 from gpsuq.recipes import Recipe
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
-EPOCHS = {"paper": 15, "modern": 10}
+EPOCHS = {"paper": 20, "modern": 10}
 LEARNING_RATE = 0.1
 HEAD = Recipe(epochs=3, n_draws=3)
 OFF_DATA_PATCH = 4
-# The paper's noise enters at the head's input.
-NOISE_LAYERS = {"paper": ("head.0",), "modern": ("head.0", "head.3", "head.6")}
+_NOISE_LAYERS = {"paper": ("head.0",), "modern": ("head.0", "head.3", "head.6")}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
 _COVERAGE = 0.77
@@ -57,7 +56,7 @@ def cifar10_study(network: str) -> images.Study:
         train,
         test,
         made,
-        NOISE_LAYERS[network],
+        _NOISE_LAYERS[network],
         Recipe(epochs=EPOCHS[network], learning_rate=LEARNING_RATE),
         left_out=CIFAR10_CLASSES.index("truck"),
         members=_MEMBERS,
