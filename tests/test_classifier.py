@@ -354,6 +354,21 @@ def test_adaptive_draws_follow_a_calibrated_threshold(digits, model):
         assert agreed.mean() > 0.97
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GPSClassifier(recipe=Recipe(epochs=1)),
+        lambda: GPSClassifier(spread_weight="auto", recipe=Recipe(epochs=1)),
+        lambda: EnsembleClassifier(n_members=2, recipe=Recipe(epochs=1)),
+    ],
+)
+def test_a_second_fit_forgets_the_names_of_columns(make, rng):
+    table = pd.DataFrame(rng.normal(size=(40, 2)), columns=["dose", "age"])
+    model = make().fit(table, table["dose"] > 0)
+    assert list(model.feature_names_in_) == ["dose", "age"]
+    assert not hasattr(model.fit(table.to_numpy(), table["dose"] > 0), "feature_names_in_")
+
+
 def test_a_first_fit_that_fails_is_no_fit(digits):
     train, _ = digits
     model = GPSClassifier(small, recipe=Recipe(epochs=2, learning_rate=float("inf")))

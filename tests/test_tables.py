@@ -76,6 +76,11 @@ def test_missing_values_are_named_or_left_out(table):
         parts(table.assign(empty=np.nan), drop_missing=True)
 
 
+def test_missing_text_is_named_by_its_column(table):
+    with pytest.raises(GPSError, match=r"in columns site, rows 1, 4 \(the first row"):
+        parts(table.assign(site=table["site"].where(~table.index.isin([0, 3]))))
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_the_header_shows_what_separates_columns(table, tmp_path, separator):
     table.to_csv(tmp_path / "data.csv", index=False, sep=separator)

@@ -154,7 +154,7 @@ def split_table(
     encoding = Encoding.of(table[covariates])
     X = encoding.encoded(table[covariates])
     numeric = [name for name in (None if classes else target, weights) if name is not None]
-    check_numbers(X.join(table[numeric]), advice=_DROP_MISSING)
+    check_numbers(X.join(table[numeric]), encoding, advice=_DROP_MISSING)
     check_labels(table[target])
     if groups is not None:
         check_labels(table[groups])
@@ -215,14 +215,17 @@ def verdict_table(verdicts: ClassUncertainty, index: pd.Index) -> pd.DataFrame:
     return verdicts.to_frame().assign(**probabilities).set_axis(index)
 
 
-def check_numbers(table: pd.DataFrame, *, advice: str = "fill or delete them") -> None:
-    """Raise where a column holds text, or a cell is missing or infinite; name them."""
+def check_numbers(
+    table: pd.DataFrame, encoding: Encoding | None = None, *, advice: str = "fill or delete them"
+) -> None:
+    """Raise where a column holds text, or a cell is missing or infinite; name them as they were before encoding."""
     text = [str(name) for name in table if not pd.api.types.is_numeric_dtype(table[name])]
     if text:
         raise GPSError(f"columns {', '.join(text)} hold text, {_example(table[text[0]])}, where numbers are needed")
     bad = ~np.isfinite(table.to_numpy(dtype=np.float64))
     if bad.any():
-        columns = [str(table.columns[j]) for j in bad.any(0).nonzero()[0]]
+        encoding = Encoding({}) if encoding is None else encoding
+        columns = dict.fromkeys(encoding.source(str(name)) for name in table.columns[bad.any(0)])
         raise GPSError(
             f"missing or infinite values in columns {', '.join(columns)}, {_rows(table, bad.any(1))} {_COUNTED}; "
             f"{advice}"

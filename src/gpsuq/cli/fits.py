@@ -15,7 +15,7 @@ from gpsuq.cli.speaking import (
     JsonOption,
     StepsOption,
     as_dict,
-    describe,
+    in_one_line,
     list_files,
     print_json,
     print_left_out,
@@ -178,7 +178,7 @@ def fit_classifier(
         print_json(as_dict(estimator) | judged | {"rows": len(table.X), "files": list(map(str, files))})
         return
     print_left_out(console, len(whole), len(table.X))
-    console.print(describe(estimator), markup=False)
+    console.print(in_one_line(estimator), markup=False)
     console.print(
         f"Of {len(X)} rows that it was not trained on, {found.uncertain_share:.1%} are Uncertain; it errs on "
         f"{found.full:.1%} of all and on {'none' if certain is None else f'{certain:.1%}'} of those it is certain of."
@@ -260,6 +260,6 @@ def fit_poisson(
     if as_json:
         print_json(as_dict(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})
         return
-    console.print(describe(estimator), markup=False)
+    console.print(in_one_line(estimator), markup=False)
     console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
     list_files(console, files)

@@ -13,7 +13,7 @@ from gpsuq.cli.speaking import (
     ForceOption,
     JsonOption,
     as_dict,
-    describe,
+    in_one_line,
     print_json,
     print_or_write,
     print_summary,
@@ -79,7 +79,7 @@ def summary(
     if as_json:
         print_json(as_dict(estimator, coverage))
     elif table is None:
-        console.print(describe(estimator), markup=False)
+        console.print(in_one_line(estimator), markup=False)
     else:
         print_summary(console, estimator, table)
 
@@ -164,7 +164,7 @@ def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) ->
     missing = dict.fromkeys(encoding.source(column) for column in columns if column not in encoded)
     if missing:
         raise GPSError(f"{name} lacks the columns {', '.join(missing)} that the model was fitted with")
-    check_numbers(encoded[columns])
+    check_numbers(encoded[columns], encoding)
     return encoded[columns]
 
 

@@ -167,8 +167,8 @@ def print_summary(console: Console, estimator: Any, summary: Any = None) -> None
     console.print(table)
 
 
-def describe(estimator: Any) -> str:
-    """Say in one line what a model without coefficients is."""
+def in_one_line(estimator: Any) -> str:
+    """Say what a model without coefficients is."""
     if hasattr(estimator, "classes_"):
         level, threshold = estimator.uqc_level_, estimator.certain_above_
         return (

@@ -153,7 +153,9 @@ def quality_table(frame: pd.DataFrame) -> str:
         cells += [100 * rows[f"{name}_auroc_{score}"].mean() for name in others]
         if coverage is not None:
             cells.append(100 * _mean_error(rows, score, coverage))
-        lines.append("| " + " | ".join([str(method), *(f"{cell:.4g}" for cell in cells)]) + " |")
+        lines.append(
+            "| " + " | ".join([str(method), *("-" if np.isnan(cell) else f"{cell:.4g}" for cell in cells)]) + " |"
+        )
     return "\n".join(lines) + "\n"
 
 

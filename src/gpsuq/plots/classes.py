@@ -59,7 +59,7 @@ def class_boxplots(
     positions = np.arange(len(names))
     rng = np.random.default_rng(0)
     with figure_style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), width_ratios=(1, 3))
+        figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), width_ratios=(1, 3))
         show_image(left, image)
         left.set_title(f"label {plain(truth)}")
         boxes = right.boxplot(samples, positions=positions, widths=0.55, showfliers=False, patch_artist=True)
@@ -75,7 +75,7 @@ def class_boxplots(
         right.axhline(certain_above, color=COLORS["data"], linewidth=1, linestyle="--", label="certain above")
         right.set_xticks(positions, names, rotation=0 if max(map(len, names)) < 4 else 30)
         right.set(xlabel="class", ylabel="class probability", ylim=(-0.03, 1.03), title=title)
-        right.legend(loc="upper right", fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
+        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)  # beside the boxes, which may be tall
     return figure
 
 
