@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, unfold
 
 from gpsuq import noisify
 from gpsuq.networks import (
@@ -28,6 +28,27 @@ def test_the_papers_resnet_is_as_its_appendix_lists_it():
     assert [layer.out_features for layer in affine] == [200] * 6 + [10]
     assert affine[0].in_features == 64
     assert network.trunk(torch.rand(2, 3, 32, 32)).shape == (2, 64)
+
+
+def test_the_papers_resnet_begins_with_what_patches_are_made_of(rng):
+    steps = torch.tensor(rng.normal(size=(600, 3, 9, 9)), dtype=torch.float32)
+    x = 2.0 + steps.cumsum(2).cumsum(3)
+    network = paper_resnet(10, images=x)
+    standardise, first = network.trunk.network[0], network.trunk.network[1]
+    filters = first.weight.detach()
+    assert torch.equal(filters[8:], -filters[:8])
+    patches = unfold(standardise(x), 3).transpose(1, 2).flatten(0, 1)
+    values = patches @ filters[:8].flatten(1).T
+    squares = values.T @ values / len(values)
+    assert torch.allclose(squares, squares.diag().diag(), atol=1e-3 * float(squares.max()))
+    assert squares.trace() > 0.9 * patches.square().sum(1).mean()  # they are the main ones
+
+
+def test_the_mirror_image_is_judged_by_the_papers_resnet_too():
+    torch.manual_seed(0)
+    x = torch.rand(4, 3, 16, 16)
+    network = paper_resnet(10, images=x).eval()
+    assert torch.allclose(network(x), network(x.flip(-1)), atol=1e-5)
 
 
 @pytest.mark.parametrize("n_outputs", [3, 5])

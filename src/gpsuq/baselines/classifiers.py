@@ -159,7 +159,7 @@ class EnsembleClassifier(PlainClassifier):
             raise GPSError("the members of an ensemble must know the same classes")
         self.classes_, self.input_shape_ = first.classes_, first.input_shape_
         self.n_features_in_ = first.n_features_in_
-        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
         networks = nn.ModuleList(member.network_ for member in members)

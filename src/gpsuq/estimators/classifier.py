@@ -184,7 +184,7 @@ class GPSClassifier(NetworkClassifier):
             areas.append(area)
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # of an earlier fit, such as names of columns
-        vars(self).update({name: value for name, value in vars(best).items() if name.endswith("_")})
+        self.__dict__.update({name: value for name, value in vars(best).items() if name.endswith("_")})
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
         return self
 

@@ -257,7 +257,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         if reset:
             self.input_shape_, self.n_features_in_ = shape, int(np.prod(shape))
             if len(shape) > 1:
-                vars(self).pop("feature_names_in_", None)  # of an earlier fit to a table
+                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a table
         elif shape != self.input_shape_:
             raise GPSError(f"an observation has shape {shape}, the network was trained on {self.input_shape_}")
         return torch.from_numpy(array)
