@@ -280,3 +280,25 @@ def test_kept_features_are_not_trained():
     assert moved
     assert all(name.startswith("module.head.") for name in moved)  # nor have the statistics of conv's norm
     assert not network.eval().module.head[1].training
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_noise_is_matched_to_the_size_of_the_features(scale):
+    torch.manual_seed(0)
+    x = scale * torch.randn(500, 40)
+    network = noisify(nn.Sequential(nn.Linear(40, 60), nn.ReLU(), nn.Linear(60, 30)), ["0", "2"], ratio=0.5)
+    network.train()
+    network.match_noise(x)
+    assert network.training
+    for layer, p in zip(network.noisy_layers, (40, 60), strict=True):
+        response = network.module[0](x) if p == 40 else network.module(x)
+        over_inputs = response.var(0).mean()
+        over_draws = (torch.randn(2000, p // 2) @ layer.noise_weight.T).var(0).mean()
+        assert (over_draws / over_inputs).item() == pytest.approx(0.5, rel=0.1)
+
+
+def test_noise_beside_a_constant_response_is_left_alone():
+    network = noisify(nn.Sequential(nn.Linear(4, 3)), "0")
+    before = network.noisy_layers[0].noise_weight.detach().clone()
+    network.match_noise(torch.ones(20, 4))
+    assert torch.equal(network.noisy_layers[0].noise_weight, before)

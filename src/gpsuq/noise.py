@@ -113,6 +113,16 @@ class NoisyNetwork(nn.Module):
     ['2.weight', '2.bias', '2.noise_weight']
     >>> network.train().module[0].training  # layers that are kept stay in evaluation
     False
+
+    Noise of unit size may be next to nothing beside the features of such a network, or drown them. It can be given
+    their size, as some observations show it:
+
+    >>> rows = 100.0 * torch.randn(200, 4)
+    >>> layer, = network.noisy_layers
+    >>> before = layer.noise_weight.detach().clone()
+    >>> network.match_noise(rows)
+    >>> bool((layer.noise_weight.abs() > 10 * before.abs()).all())
+    True
     """
 
     def __init__(self, module: nn.Module, layers: Sequence[str]) -> None:
@@ -253,6 +263,33 @@ class NoisyNetwork(nn.Module):
         for name in reached:
             self.module.get_submodule(name).requires_grad_(True)
         self.train(self.training)
+
+    def match_noise(self, *inputs: Any) -> None:
+        """Let the noise be as large as r p further inputs would be that vary as the layer's own p do.
+
+        For random weights the response's variance over draws is then r times that over the ``inputs``, some hundred
+        observations, whatever the scale of the features. A layer whose response does not vary is left as it is.
+        """
+        spreads: dict[NoisyLinear, Tensor] = {}
+
+        def answered(layer: nn.Module, _: Any, response: Tensor) -> None:
+            spreads[cast(NoisyLinear, layer)] = response.flatten(0, -2).var(0, correction=0).mean()
+
+        self.check(*inputs)
+        training = self.training
+        hooks = [layer.register_forward_hook(answered) for layer in self.noisy_layers]
+        try:
+            with torch.no_grad():
+                self.eval().module(*inputs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+            self.train(training)
+        for layer, spread in spreads.items():
+            now = layer.noise_weight.detach().square().sum(1).mean()
+            wanted = spread * layer.noise_dim / layer.in_features
+            if spread > 0.0:
+                layer.noise_weight.data *= (wanted / now).sqrt()
 
     def train(self, mode: bool = True) -> NoisyNetwork:
         """Switch between training and evaluation; layers whose features are kept stay in evaluation."""

@@ -69,7 +69,8 @@ class GPSClassifier(NetworkClassifier):
         For images: take patches of so many pixels squared from other observations, not single numbers.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
-        the noise stays as it is, and only the layers behind it are trained, so that a step costs less.
+        the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise starts
+        at the size of the features.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -210,6 +211,7 @@ class GPSClassifier(NetworkClassifier):
         noisy = self._noisy(network, example)
         if self.features == "keep":
             noisy.keep_features(example)
+            noisy.match_noise(example)
         return noisy
 
     def _noisy(self, network: nn.Module, example: Tensor) -> NoisyNetwork:

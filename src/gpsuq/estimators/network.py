@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 T = TypeVar("T")
 
 DEFAULT_DRAWS = 200
-_FEW = 3
+_FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of its features
 _NAMED = 5  # columns in a message
 _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
@@ -127,7 +127,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         batches, example = self._batches(X, y, classes, augment, recipe, seed)
         with seeded(seed, "init"):
             initial = self._initial(example)
-            network = self._made(initial, like_weights(initial, example[:_FEW]))
+            network = self._made(initial, like_weights(initial, example[:_SOME]))
         if isinstance(self.fabric, Fabric):
             network = network.to(self.fabric.device)
         self._check_outputs(network, example)

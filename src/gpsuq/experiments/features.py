@@ -41,9 +41,14 @@ class Features:
 
 
 class HeadGPS(GPSClassifier):
-    """GPS on features: inputs unlike the data are features of such images, not features in disorder."""
+    """GPS on features: noise starts at their size, and off the data are features of images in disorder."""
 
     off_data_features: Tensor
+
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        noisy = self._noisy(network, example)
+        noisy.match_noise(example)
+        return noisy
 
     def _off_data(self, x: Tensor, count: int) -> Tensor:
         return self.off_data_features[torch.randint(len(self.off_data_features), (count,))]
