@@ -365,6 +365,7 @@ def row_key(study: Study, table: int, method: str) -> str:
         own = own if study.off_data_patch is None else (*own, study.off_data_patch, study.layer)
     if _has_kept_features(study, method):
         own = (*own, study.head)
+        own = (*own, "matched noise") if method.startswith("gps-") else own
     if table == 2 and study.coverage is not None:
         own = (*own, study.coverage)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
