@@ -285,20 +285,34 @@ def test_kept_features_are_not_trained():
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_noise_is_matched_to_the_size_of_the_features(scale):
     torch.manual_seed(0)
-    x = scale * torch.randn(500, 40)
-    network = noisify(nn.Sequential(nn.Linear(40, 60), nn.ReLU(), nn.Linear(60, 30)), ["0", "2"], ratio=0.5)
+    x = scale * torch.randn(500, 40) + 5.0 * scale
+    network = noisify(nn.Sequential(nn.Linear(40, 60), nn.BatchNorm1d(60), nn.Linear(60, 30)), ["0", "2"], ratio=0.5)
     network.train()
     network.match_noise(x)
     assert network.training
-    for layer, p in zip(network.noisy_layers, (40, 60), strict=True):
-        response = network.module[0](x) if p == 40 else network.module(x)
-        over_inputs = response.var(0).mean()
-        over_draws = (torch.randn(2000, p // 2) @ layer.noise_weight.T).var(0).mean()
-        assert (over_draws / over_inputs).item() == pytest.approx(0.5, rel=0.1)
+    first = network.noisy_layers[0]
+    over_inputs = network.module[0](x).var(0).mean()
+    over_draws = (network.module[0].noise_scale * torch.randn(2000, 20) @ first.noise_weight.T).var(0).mean()
+    assert (over_draws / over_inputs).item() == pytest.approx(0.5, rel=0.15)
+    # A step moves both kinds of weights alike.
+    network(x, draws=4).square().sum().backward()
+    assert 0.2 < (first.noise_weight.grad.std() / (first.weight.grad - first.weight.grad.mean(1, True)).std()) < 5.0
 
 
-def test_noise_beside_a_constant_response_is_left_alone():
+def test_noise_beside_constant_features_is_left_alone():
     network = noisify(nn.Sequential(nn.Linear(4, 3)), "0")
     before = network.noisy_layers[0].noise_weight.detach().clone()
     network.match_noise(torch.ones(20, 4))
     assert torch.equal(network.noisy_layers[0].noise_weight, before)
+    assert network.noisy_layers[0].noise_scale == 1.0
+
+
+def test_networks_that_were_saved_without_a_size_of_the_noise_are_read():
+    network = noisify(nn.Sequential(nn.Linear(4, 3)), "0")
+    weights = network.state_dict()
+    del weights["module.0.noise_scale"]
+    again = noisify(nn.Sequential(nn.Linear(4, 3)), "0")
+    again.match_noise(torch.randn(20, 4))
+    again.load_state_dict(weights)
+    assert again.noisy_layers[0].noise_scale == 1.0
+    assert torch.equal(again.noisy_layers[0].noise_weight, network.noisy_layers[0].noise_weight)

@@ -40,6 +40,7 @@ class NoisyLinear(nn.Linear):
     """
 
     noise_weight: nn.Parameter
+    noise_scale: Tensor
 
     def __init__(self, layer: nn.Linear, noise_dim: int) -> None:
         # Not nn.Linear's own constructor: the layer's parameters stay the same objects, tied weights stay tied.
@@ -49,6 +50,7 @@ class NoisyLinear(nn.Linear):
         self.noise_dim = noise_dim
         bound = 1.0 / math.sqrt(self.in_features + noise_dim)
         self.noise_weight = nn.Parameter(layer.weight.new_empty(self.out_features, noise_dim).uniform_(-bound, bound))
+        self.register_buffer("noise_scale", layer.weight.new_ones(()))
         self.noise: Tensor | None = None
         self.shared = _Pass()
         self.calls = 0
@@ -68,7 +70,7 @@ class NoisyLinear(nn.Linear):
         self.calls += 1
         if self.calls > 1:
             raise GPSError("the layer that was noisified is called twice in one pass: choose one that is called once")
-        moved = self.noise @ self.noise_weight.T  # (row of noise, draw, out)
+        moved = (self.noise_scale * self.noise) @ self.noise_weight.T  # (row of noise, draw, out)
         rows = plain.unflatten(0, (-1, moved.shape[1])) if self.shared.expanded else plain[:, None]
         self.shared.expanded = True
         if 1 < len(moved) < len(rows):
@@ -77,6 +79,10 @@ class NoisyLinear(nn.Linear):
         positions = (1,) * (plain.dim() - 2)
         moved = moved.reshape(*moved.shape[:2], *positions, self.out_features)
         return (rows + moved).flatten(0, 1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        state_dict.setdefault(f"{prefix}noise_scale", torch.ones(()))  # what was saved before there was one
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, noise_dim={self.noise_dim}"
@@ -117,11 +123,8 @@ class NoisyNetwork(nn.Module):
     Noise of unit size may be next to nothing beside the features of such a network, or drown them. It can be given
     their size, as some observations show it:
 
-    >>> rows = 100.0 * torch.randn(200, 4)
-    >>> layer, = network.noisy_layers
-    >>> before = layer.noise_weight.detach().clone()
-    >>> network.match_noise(rows)
-    >>> bool((layer.noise_weight.abs() > 10 * before.abs()).all())
+    >>> network.match_noise(100.0 * torch.randn(200, 4))
+    >>> bool(network.noisy_layers[0].noise_scale > 10.0)
     True
     """
 
@@ -265,19 +268,21 @@ class NoisyNetwork(nn.Module):
         self.train(self.training)
 
     def match_noise(self, *inputs: Any) -> None:
-        """Let the noise be as large as r p further inputs would be that vary as the layer's own p do.
+        """Let noise enter as r p further features would that are like the layer's own p: of their size and weights.
 
-        For random weights the response's variance over draws is then r times that over the ``inputs``, some hundred
-        observations, whatever the scale of the features. A layer whose response does not vary is left as it is.
+        Noise gets the standard deviation of the features over the ``inputs``, some hundred observations, and its
+        weights the size of theirs. Noise weights then learn as fast as those, whatever the scale of the features; with
+        noise of unit size beside small features they would learn faster by the square of the ratio, and drown them. A
+        layer whose features do not vary is left as it is.
         """
         spreads: dict[NoisyLinear, Tensor] = {}
 
-        def answered(layer: nn.Module, _: Any, response: Tensor) -> None:
-            spreads[cast(NoisyLinear, layer)] = response.flatten(0, -2).var(0, correction=0).mean()
+        def entering(layer: nn.Module, entered: tuple[Any, ...]) -> None:
+            spreads[cast(NoisyLinear, layer)] = entered[0].flatten(0, -2).var(0, correction=0).mean().sqrt()
 
         self.check(*inputs)
         training = self.training
-        hooks = [layer.register_forward_hook(answered) for layer in self.noisy_layers]
+        hooks = [layer.register_forward_pre_hook(entering) for layer in self.noisy_layers]
         try:
             with torch.no_grad():
                 self.eval().module(*inputs)
@@ -286,10 +291,10 @@ class NoisyNetwork(nn.Module):
                 hook.remove()
             self.train(training)
         for layer, spread in spreads.items():
-            now = layer.noise_weight.detach().square().sum(1).mean()
-            wanted = spread * layer.noise_dim / layer.in_features
             if spread > 0.0:
-                layer.noise_weight.data *= (wanted / now).sqrt()
+                layer.noise_scale.copy_(spread)
+                size = layer.weight.detach().square().mean() / layer.noise_weight.detach().square().mean()
+                layer.noise_weight.data *= size.sqrt()
 
     def train(self, mode: bool = True) -> NoisyNetwork:
         """Switch between training and evaluation; layers whose features are kept stay in evaluation."""
