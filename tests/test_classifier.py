@@ -194,7 +194,18 @@ def test_patches_of_other_images_are_off_the_data(digits):
     assert torch.equal(taken, taken[..., :1, :1].expand_as(taken))
 
 
-@pytest.mark.parametrize("patch", [0, 2.5])
+def test_several_sizes_of_patches_share_the_inputs_unlike_the_data():
+    torch.manual_seed(0)
+    x = torch.arange(50.0)[:, None, None, None].expand(50, 1, 8, 8)
+    taken = GPSClassifier(off_data_patch=[None, 4, 8])._off_data(x, 31)
+    different = torch.tensor([len(image.unique()) for image in taken])
+    assert len(taken) == 31
+    assert (different[:11] > 4).all()
+    assert ((different[11:21] > 1) & (different[11:21] <= 4)).all()
+    assert (different[21:] == 1).all()
+
+
+@pytest.mark.parametrize("patch", [0, 2.5, [], [4, 0], "4"])
 def test_the_size_of_patches_is_checked(patch):
     with pytest.raises(GPSError, match="off_data_patch must be"):
         GPSClassifier(off_data_patch=patch).fit(np.eye(4), [0, 1, 0, 1])

@@ -8,6 +8,7 @@ For classes the kernel is :math:`1[y = y']`, and the exact score is Brier's scor
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -110,6 +111,31 @@ def shuffled_patches(x: Tensor, count: int, size: int | None) -> Tensor:
     chosen = torch.randint(n, (count, 1, *patches), device=x.device)
     chosen = chosen.repeat_interleave(size, 2).repeat_interleave(size, 3)[..., :height, :width]
     return x.gather(0, chosen.expand(-1, channels, -1, -1))
+
+
+def patch_sizes(sizes: int | Sequence[int | None] | None) -> tuple[int | None, ...]:
+    """Give one size of patches or several as a tuple; raise where one is no number of pixels.
+
+    >>> from gpsuq.losses import patch_sizes
+    >>> patch_sizes(4), patch_sizes([None, 16])
+    ((4,), (None, 16))
+    """
+    several = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
+    if not several or not all(size is None or (isinstance(size, int) and size >= 1) for size in several):
+        raise GPSError(f"off_data_patch must be None, a positive number of pixels, or a list of those, got {sizes!r}")
+    return several
+
+
+def unlike_the_data(x: Tensor, count: int, sizes: tuple[int | None, ...]) -> Tensor:
+    """Give ``count`` inputs in disorder, shares of :func:`shuffled_patches` with each of the sizes.
+
+    >>> import torch
+    >>> from gpsuq.losses import unlike_the_data
+    >>> unlike_the_data(torch.rand(6, 1, 4, 4), 5, (None, 2)).shape
+    torch.Size([5, 1, 4, 4])
+    """
+    shares = torch.arange(count).tensor_split(len(sizes))
+    return torch.cat([shuffled_patches(x, len(share), size) for share, size in zip(shares, sizes, strict=True)])
 
 
 def probability_spread(logits: Tensor) -> Tensor:

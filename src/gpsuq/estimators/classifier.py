@@ -19,7 +19,7 @@ from gpsuq.epochs import Loss
 from gpsuq.errors import GPSError
 from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.losses import class_score, probability_spread, shuffled_patches
+from gpsuq.losses import class_score, patch_sizes, probability_spread, unlike_the_data
 from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.progress import stage
 from gpsuq.recipes import Recipe
@@ -66,7 +66,8 @@ class GPSClassifier(NetworkClassifier):
         Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
         more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
     off_data_patch
-        For images: take patches of so many pixels squared from other observations, not single numbers.
+        For images: take patches of so many pixels squared from other observations, not single numbers. Of several
+        sizes each gives a share of the inputs unlike the data; None is for single numbers.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
         the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise starts
@@ -124,7 +125,7 @@ class GPSClassifier(NetworkClassifier):
         ratio: float = 0.5,
         spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
-        off_data_patch: int | None = None,
+        off_data_patch: int | Sequence[int | None] | None = None,
         features: Literal["learn", "keep"] = "learn",
         recipe: Recipe | None = None,
         fabric: Fabric | None = None,
@@ -229,9 +230,7 @@ class GPSClassifier(NetworkClassifier):
         spread_weight, off_data_spread = self.spread_weight_, self.off_data_spread
         if not 0.0 <= off_data_spread < 1.0:
             raise GPSError(f"off_data_spread must be at least 0 and below 1, got {off_data_spread}")
-        patch = self.off_data_patch
-        if patch is not None and (not isinstance(patch, int) or patch < 1):
-            raise GPSError(f"off_data_patch must be None or a positive number of pixels, got {patch!r}")
+        patch_sizes(self.off_data_patch)
         scale = float(recipe.n_draws) if recipe.sum_over_draws else 1.0
 
         def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -251,7 +250,7 @@ class GPSClassifier(NetworkClassifier):
 
     def _off_data(self, x: Tensor, count: int) -> Tensor:
         """Give so many inputs unlike those of a batch."""
-        return shuffled_patches(x, count, self.off_data_patch)
+        return unlike_the_data(x, count, patch_sizes(self.off_data_patch))
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         network = self.network_

@@ -11,7 +11,7 @@ import math
 import shutil
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -24,10 +24,13 @@ from gpsuq.datasets.images import Images
 from gpsuq.errors import CheckpointError, GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SHARE, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.losses import shuffled_patches
+from gpsuq.losses import patch_sizes, unlike_the_data
 from gpsuq.seeds import seeded
 
 _BATCH = 500
+
+Patches = int | None | Sequence[int | None]
+"""Sizes of patches in images unlike the data, as ``off_data_patch`` of a classifier takes them."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def kept_features(
     trunk: nn.Module,
     data: Images,
     augment: Callable[[Tensor], Tensor] | None,
-    patch: int | None,
+    patch: Patches,
     folder: Path,
 ) -> Features:
     """Give the features of some images, from the file in ``folder`` where they are the same."""
@@ -106,17 +109,17 @@ def kept_features(
     return Features(**tensors, seconds=seconds)
 
 
-def off_data_features(trunk: nn.Module, data: Images, patch: int | None) -> Tensor:
+def off_data_features(trunk: nn.Module, data: Images, patch: Patches) -> Tensor:
     """Give features of images unlike the data, a tenth as many as there are images."""
 
     def unlike(batch: Tensor) -> Tensor:
-        return shuffled_patches(batch, math.ceil(OFF_DATA_SHARE * len(batch)), patch)
+        return unlike_the_data(batch, math.ceil(OFF_DATA_SHARE * len(batch)), patch_sizes(patch))
 
     with seeded(0, "off data"):
         return outputs(trunk, torch.from_numpy(data.pixels()), unlike)
 
 
-def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | None, patch: int | None) -> str:
+def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | None, patch: Patches) -> str:
     digest = hashlib.blake2b(repr((trunk, augment, patch)).encode(), digest_size=16)
     for value in trunk.state_dict().values():
         digest.update(value.contiguous().numpy().data)
