@@ -21,11 +21,11 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern"
 EPOCHS = {"paper": 20, "modern": 10}
 LEARNING_RATE = 0.1
 HEAD = Recipe(epochs=3, n_draws=3)
-OFF_DATA_PATCH = 4
+OFF_DATA_PATCH = (None, 4)  # images of grain, and of patches
 _NOISE_LAYERS = {"paper": ("head.0",), "modern": ("head.0", "head.3", "head.6")}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
-_COVERAGE = 0.77
+COVERAGE = 0.77
 _PAPER: dict[int, Published] = {
     1: {
         "plain": (16.50, None, None),
@@ -60,7 +60,7 @@ def cifar10_study(network: str) -> images.Study:
         Recipe(epochs=EPOCHS[network], learning_rate=LEARNING_RATE),
         left_out=CIFAR10_CLASSES.index("truck"),
         members=_MEMBERS,
-        coverage=_COVERAGE,
+        coverage=COVERAGE,
         head=HEAD,
         off_data_patch=OFF_DATA_PATCH,
         augment=ShiftAndFlip(2),

@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
+from gpsuq.decisions import auroc, risk_coverage, selective_error, threshold_for_coverage, wrong
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
 from gpsuq.experiments import images
-from gpsuq.experiments.cifar10 import HEAD, cifar10_study
+from gpsuq.experiments.cifar10 import COVERAGE, HEAD, cifar10_study
 from gpsuq.experiments.features import (
     Features,
     HeadGPS,
@@ -53,7 +53,7 @@ class Setting:
     learning_rate: float = HEAD.learning_rate
     spread_weight: float = SPREAD_WEIGHT
     off_data_spread: float = OFF_DATA_SPREAD
-    off_data: str = "patches"
+    off_data: str = "grain, 4"
 
 
 FACTORS: dict[str, tuple[Any, ...]] = {
@@ -65,9 +65,18 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.02, 0.05, 0.1),
     "spread_weight": (0.0, 0.05, 0.2),
     "off_data_spread": (0.0, 0.05, 0.1, 0.2),
-    "off_data": ("pixels", "patches"),
+    "off_data": ("grain", "4", "16", "grain, 4", "grain, 16"),
 }
 """What is varied, one factor at a time."""
+
+OFF_DATA: dict[str, tuple[int | None, ...]] = {
+    "grain": (None,),
+    "4": (4,),
+    "16": (16,),
+    "grain, 4": (None, 4),
+    "grain, 16": (None, 16),
+}
+"""Images unlike the data: sizes of the patches that come from different images, with equal shares."""
 
 NAMES = {
     "ratio": "noise ratio r",
@@ -78,7 +87,7 @@ NAMES = {
     "learning_rate": "learning rate",
     "spread_weight": "price of spread",
     "off_data_spread": "reward off the data",
-    "off_data": "off the data: disorder of",
+    "off_data": "off the data: patches of",
 }
 
 
@@ -100,11 +109,11 @@ class DecayedNoise(Recipe):
 
 @dataclass(frozen=True)
 class Material:
-    """Features of everything that heads are trained on and judged by; ``pixels`` are off the data in single numbers."""
+    """Features of everything that heads are trained on and judged by; ``off_data`` has them by the size of patches."""
 
     head: nn.Sequential
     known: Features
-    pixels: Tensor
+    off_data: dict[int | None, Tensor]
     seen: Tensor
     seen_labels: NDArray[np.int64]
     unseen: Tensor
@@ -128,10 +137,11 @@ def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
     plain = images.trained(study, "plain", 0, data, out, progress=progress)
     trunk, head = split_network(plain.network_, images.first_layer(study))
     unseen = study.train.rows(study.train.labels == study.left_out)
+    sizes = {size for several in OFF_DATA.values() for size in several}
     return Material(
         head,
         kept_features(trunk, data, study.augment, study.off_data_patch, out / "models" / "plain-0"),
-        off_data_features(trunk, data, None),
+        {size: off_data_features(trunk, data, size) for size in sorted(sizes, key=str)},
         outputs(trunk, torch.from_numpy(seen.pixels())),
         seen.labels,
         outputs(trunk, torch.from_numpy(unseen.pixels())),
@@ -159,8 +169,8 @@ def classifier(setting: Setting, material: Material, seed: int) -> HeadGPS:
 def one_row(material: Material, setting: Setting, seed: int) -> dict[str, Any]:
     """Train and judge one head."""
     model = classifier(setting, material, seed)
-    known = material.known if setting.off_data == "patches" else replace(material.known, off_data=material.pixels)
-    fit_head(model, known)
+    strange_features = torch.cat([material.off_data[size] for size in OFF_DATA[setting.off_data]])
+    fit_head(model, replace(material.known, off_data=strange_features))
     verdicts = model.uncertainty(material.seen)
     found = selective_error(verdicts.mean, material.seen_labels, verdicts.uncertain)
     row: dict[str, Any] = {
@@ -172,9 +182,11 @@ def one_row(material: Material, setting: Setting, seed: int) -> dict[str, Any]:
         "uncertain": found.uncertain_share,
         "aurc": risk_coverage(verdicts.uqc_shortfall, wrong(verdicts.mean, material.seen_labels)).area,
     }
+    threshold = threshold_for_coverage(verdicts.uqc.max(1), COVERAGE)
     for name, strange in (("unseen", material.unseen), ("noise", material.noise)):
         theirs = model.uncertainty(strange)
         row[f"{name}_uncertain"] = float(theirs.uncertain.mean())
+        row[f"{name}_found"] = float((theirs.uqc.max(1) <= threshold).mean())
         row[f"{name}_auroc"] = auroc(verdicts.uqc_shortfall, theirs.uqc_shortfall)
     return row
 
@@ -185,6 +197,7 @@ MEASURES = {
     "uncertain": "Uncertain, seen classes",
     "unseen_uncertain": "Uncertain, unseen class",
     "noise_uncertain": "Uncertain, noise",
+    "unseen_found": f"unseen class found at {COVERAGE:.0%} coverage",
 }
 
 
