@@ -18,6 +18,9 @@ from gpsuq.errors import GPSError
 from gpsuq.expectations import kernel_score
 from gpsuq.kernels import Gaussian, Kernel
 
+PatchSizes = int | Sequence[int | None] | None
+"""Sizes of patches in pixels, one or several; None is for single numbers."""
+
 _SAME_OR_NOT = Gaussian(0.1)  # of one-hot vectors: exp(-20) off the diagonal
 
 
@@ -113,7 +116,7 @@ def shuffled_patches(x: Tensor, count: int, size: int | None) -> Tensor:
     return x.gather(0, chosen.expand(-1, channels, -1, -1))
 
 
-def patch_sizes(sizes: int | Sequence[int | None] | None) -> tuple[int | None, ...]:
+def patch_sizes(sizes: PatchSizes) -> tuple[int | None, ...]:
     """Give one size of patches or several as a tuple; raise where one is no number of pixels.
 
     >>> from gpsuq.losses import patch_sizes

@@ -46,8 +46,7 @@ def paper_resnet(n_classes: int, *, images: Tensor | None = None, dropout: float
     batch-normalised layers of 200 nodes. The appendix leaves open how its output gets "size 64" and what is added
     where the width changes: here the mean over the image, and the input with zeros for the new channels. An image is
     judged together with its mirror image. With some ``images`` as examples, channels are standardised first, and the
-    first convolution begins as the eight main directions of their 3 x 3 patches, with both signs: from there it
-    learns faster than from random filters.
+    first convolution begins as the eight main directions of their 3 x 3 patches, with both signs.
 
     Examples
     --------
@@ -197,7 +196,7 @@ class MeanOverImage(nn.Module):
     """The mean over rows and columns, (n, c, h, w) to (n, c).
 
     Written as a sum, whose gradient is not copied to every pixel where channels are last in memory; that of ``mean``
-    and of ``nn.AdaptiveAvgPool2d(1)`` is, which takes several times as long as all else here.
+    and of ``nn.AdaptiveAvgPool2d(1)`` is.
 
     >>> import torch
     >>> from gpsuq.networks import MeanOverImage

@@ -19,7 +19,7 @@ from gpsuq.epochs import Loss
 from gpsuq.errors import GPSError
 from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.losses import class_score, patch_sizes, probability_spread, unlike_the_data
+from gpsuq.losses import PatchSizes, class_score, patch_sizes, probability_spread, unlike_the_data
 from gpsuq.noise import NoisyNetwork, noisify
 from gpsuq.progress import stage
 from gpsuq.recipes import Recipe
@@ -70,8 +70,8 @@ class GPSClassifier(NetworkClassifier):
         sizes each gives a share of the inputs unlike the data; None is for single numbers.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
-        the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise starts
-        at the size of the features.
+        the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise has
+        the size of the features.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -125,7 +125,7 @@ class GPSClassifier(NetworkClassifier):
         ratio: float = 0.5,
         spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
-        off_data_patch: int | Sequence[int | None] | None = None,
+        off_data_patch: PatchSizes = None,
         features: Literal["learn", "keep"] = "learn",
         recipe: Recipe | None = None,
         fabric: Fabric | None = None,

@@ -11,7 +11,7 @@ import math
 import shutil
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -24,13 +24,10 @@ from gpsuq.datasets.images import Images
 from gpsuq.errors import CheckpointError, GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SHARE, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.losses import patch_sizes, unlike_the_data
+from gpsuq.losses import PatchSizes, patch_sizes, unlike_the_data
 from gpsuq.seeds import seeded
 
 _BATCH = 500
-
-Patches = int | None | Sequence[int | None]
-"""Sizes of patches in images unlike the data, as ``off_data_patch`` of a classifier takes them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Features:
 
 
 class HeadGPS(GPSClassifier):
-    """GPS on features: noise starts at their size, and off the data are features of images in disorder."""
+    """GPS on features: noise has their size, and off the data are features of images in disorder."""
 
     off_data_features: Tensor
 
@@ -85,7 +82,7 @@ def kept_features(
     trunk: nn.Module,
     data: Images,
     augment: Callable[[Tensor], Tensor] | None,
-    patch: Patches,
+    patch: PatchSizes,
     folder: Path,
 ) -> Features:
     """Give the features of some images, from the file in ``folder`` where they are the same."""
@@ -109,7 +106,7 @@ def kept_features(
     return Features(**tensors, seconds=seconds)
 
 
-def off_data_features(trunk: nn.Module, data: Images, patch: Patches) -> Tensor:
+def off_data_features(trunk: nn.Module, data: Images, patch: PatchSizes) -> Tensor:
     """Give features of images unlike the data, a tenth as many as there are images."""
 
     def unlike(batch: Tensor) -> Tensor:
@@ -119,7 +116,7 @@ def off_data_features(trunk: nn.Module, data: Images, patch: Patches) -> Tensor:
         return outputs(trunk, torch.from_numpy(data.pixels()), unlike)
 
 
-def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | None, patch: Patches) -> str:
+def _key(trunk: nn.Module, data: Images, augment: Callable[[Tensor], Tensor] | None, patch: PatchSizes) -> str:
     digest = hashlib.blake2b(repr((trunk, augment, patch)).encode(), digest_size=16)
     for value in trunk.state_dict().values():
         digest.update(value.contiguous().numpy().data)

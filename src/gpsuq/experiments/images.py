@@ -42,7 +42,7 @@ from gpsuq.decisions import (
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.experiments.features import HeadGPS, Patches, fit_head, join, kept_features, split_network, with_weights
+from gpsuq.experiments.features import HeadGPS, fit_head, join, kept_features, split_network, with_weights
 from gpsuq.experiments.image_tables import (
     COVERAGES,
     CURVES,
@@ -55,6 +55,7 @@ from gpsuq.experiments.image_tables import (
     summarise,
 )
 from gpsuq.experiments.record import command_line, write_metrics
+from gpsuq.losses import PatchSizes
 from gpsuq.plots import save_figure
 from gpsuq.plots.classes import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
 from gpsuq.recipes import Recipe
@@ -98,7 +99,7 @@ class Study:
     dropout: float = 0.25
     coverage: float | None = None
     head: Recipe | None = None
-    off_data_patch: Patches = None
+    off_data_patch: PatchSizes = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
     paper: Mapping[int, Published] = field(default_factory=dict)
