@@ -238,6 +238,21 @@ def test_calibration_sets_the_levels(digits, model):
         mine.calibrate(test.pixels(), test.labels, target=0.5, of="luck")
 
 
+def test_calibration_by_class_reaches_every_class(digits, model):
+    _, test = digits
+    mine = copy.deepcopy(model)
+    assert mine.calibrate(test.pixels(), None, target=0.7, of="coverage", by_class=True) is mine
+    verdicts = mine.uncertainty(test.pixels())
+    best = verdicts.uqc.argmax(1)
+    for number in range(len(mine.classes_)):
+        assert (~verdicts.uncertain)[best == number].mean() == pytest.approx(0.7, abs=1 / (best == number).sum())
+    again = mine.uncertainty(test.pixels(), error_rate=0.02)
+    assert (again.uncertain == verdicts.uncertain).mean() > 0.97
+    assert again.n_draws.mean() < verdicts.n_draws.mean()
+    with pytest.raises(GPSError, match="class 0: no threshold"):
+        mine.calibrate(test.pixels(), test.labels, target=0.001, by_class=True)
+
+
 def test_copies_are_equal(digits):
     train, test = digits
     model = GPSClassifier(network(), recipe=Recipe(epochs=1)).fit(train.pixels(), train.labels)

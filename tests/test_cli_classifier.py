@@ -222,6 +222,21 @@ def test_the_verdict_can_be_set_by_a_wanted_error(table, tmp_path):
     assert said["certain_above"] != 0.5
 
 
+def test_every_class_can_have_a_threshold_of_its_own(table, tmp_path):
+    table.to_csv(tmp_path / "iris.csv", index=False)
+    options = ("--target", "species", "--target-error", 0.3, "--by-class", "--holdout", 0.5, "--epochs", 20)
+    result = invoke("fit", "classifier", tmp_path / "iris.csv", *options, "--out", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(invoke("summary", tmp_path / "model", "--json").stdout)["certain_above"]) == 3
+    assert "(by class) in 95% of the draws" in words(invoke("summary", tmp_path / "model"))
+    assert "(by class)" in (tmp_path / "model" / "report.html").read_text()
+    alone = invoke(
+        "fit", "classifier", tmp_path / "iris.csv", "--target", "species", "--by-class", "--out", tmp_path / "n"
+    )
+    assert alone.exit_code == 1
+    assert "add --target-error" in words(alone)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -77,7 +77,9 @@ def test_verdicts_are_calibrated_by_images_that_were_set_aside(tmp_path):
     assert images.row_key(study, 2, "plain") != images.row_key(replace(study, coverage=None), 2, "plain")
     assert images.row_key(study, 1, "plain") == images.row_key(replace(study, coverage=None), 1, "plain")
     table = calibrated_table(pd.DataFrame([row])).splitlines()
-    assert table[2].startswith(f"| plain | {100 * row['calibrated_uncertain']:.1f} |")
+    assert table[2].startswith(f"| plain | one | {100 * row['calibrated_uncertain']:.1f} |")
+    assert table[3].startswith(f"| plain | by class | {100 * row['by_class_uncertain']:.1f} |")
+    assert row["by_class_uncertain"] == pytest.approx(0.3, abs=0.1)
 
 
 def test_heads_are_trained_on_the_features_of_the_plain_network(tmp_path):

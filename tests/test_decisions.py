@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from gpsuq import GPSError
+from gpsuq import GPSError, thresholds
 from gpsuq import decisions as d
 from gpsuq.sequential import SequentialTest, draws_in_looks
 
@@ -109,22 +109,54 @@ def test_outside_scores(rng):
 def test_thresholds_reach_what_was_wanted(rng):
     best = rng.random(2000)
     errors = rng.random(2000) < 0.2 * (1.0 - best)
-    threshold = d.threshold_for_coverage(best, 0.8)
+    threshold = thresholds.threshold_for_coverage(best, 0.8)
     assert (best > threshold).mean() == pytest.approx(0.8, abs=1e-3)
     few = np.array([0.9, 0.8, 0.7])
-    assert (few > d.threshold_for_coverage(few, 0.75)).all()  # two of three are not 75%
-    assert (few > d.threshold_for_coverage(few, 1e-12)).tolist() == [True, False, False]  # one at least
-    assert (np.ones(10) > d.threshold_for_coverage(np.ones(10), 0.5)).all()  # ties are certain together
-    threshold = d.threshold_for_error(best, errors, 0.05)
+    assert (few > thresholds.threshold_for_coverage(few, 0.75)).all()  # two of three are not 75%
+    assert (few > thresholds.threshold_for_coverage(few, 1e-12)).tolist() == [True, False, False]  # one at least
+    assert (np.ones(10) > thresholds.threshold_for_coverage(np.ones(10), 0.5)).all()  # ties are certain together
+    threshold = thresholds.threshold_for_error(best, errors, 0.05)
     assert errors[best > threshold].mean() <= 0.05
     assert (best > threshold).mean() > 0.2
     with pytest.raises(GPSError, match="no threshold"):
-        d.threshold_for_error(best[:5], np.ones(5, dtype=bool), 0.01)
+        thresholds.threshold_for_error(best[:5], np.ones(5, dtype=bool), 0.01)
     for target in (0.0, 1.0):
         with pytest.raises(GPSError, match="between 0 and 1"):
-            d.threshold_for_coverage(best, target)
+            thresholds.threshold_for_coverage(best, target)
         with pytest.raises(GPSError, match="between 0 and 1"):
-            d.threshold_for_error(best, errors, target)
+            thresholds.threshold_for_error(best, errors, target)
+
+
+def test_thresholds_by_class_reach_what_was_wanted_in_every_class(rng):
+    """The second class is harder: with one threshold for both, nearly all its observations would be uncertain."""
+    easy = rng.random(1000) < 0.5
+    best = np.where(easy, rng.uniform(0.8, 1.0, 1000), rng.uniform(0.2, 0.8, 1000))
+    uqc = np.zeros((1000, 3))
+    uqc[np.arange(1000), np.where(easy, 0, 1)] = best
+    one = thresholds.threshold_for_coverage(best, 0.6)
+    each = thresholds.thresholds_by_class(uqc, lambda rows: thresholds.threshold_for_coverage(best[rows], 0.6))
+    assert d.is_certain(uqc, each)[easy].mean() == pytest.approx(0.6, abs=3e-3)
+    assert d.is_certain(uqc, each)[~easy].mean() == pytest.approx(0.6, abs=3e-3)
+    assert d.is_certain(uqc, one)[easy].all()
+    assert d.is_certain(uqc, one)[~easy].mean() < 0.3
+    assert each[2] == one  # of a class that is best nowhere
+
+
+def test_a_verdict_is_about_the_best_class_even_where_another_passes():
+    uqc, thresholds_of_both = [[0.5, 0.4]], np.array([0.6, 0.2])
+    assert not d.is_certain(uqc, thresholds_of_both).any()
+    with pytest.raises(GPSError, match="one number or 2"):
+        d.is_certain(uqc, np.array([0.1, 0.2, 0.3]))
+
+
+def test_a_class_that_cannot_be_calibrated_is_named(rng):
+    uqc = np.eye(2)[rng.integers(2, size=40)] * rng.random((40, 1))
+
+    def threshold(rows):
+        return thresholds.threshold_for_error(uqc.max(1)[rows], np.zeros(rows.sum(), dtype=bool), 0.01)
+
+    with pytest.raises(GPSError, match="class 'cat': no threshold"):
+        thresholds.thresholds_by_class(uqc, threshold, ["cat", "dog"])
 
 
 @pytest.mark.parametrize("informative", [True, False])
@@ -136,7 +168,7 @@ def test_the_certain_error_is_kept_with_the_stated_confidence(informative):
         best = rng.random(600)
         chance = 0.2 * (1.0 - best) if informative else np.full(600, 0.052)
         try:
-            threshold = d.threshold_for_error(best, rng.random(600) < chance, 0.05)
+            threshold = thresholds.threshold_for_error(best, rng.random(600) < chance, 0.05)
         except GPSError:
             continue
         found += 1

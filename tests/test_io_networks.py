@@ -64,11 +64,12 @@ def test_a_saved_classifier_is_the_same_classifier(model, network, data, tmp_pat
     X, y = data
     frame = pd.DataFrame(X, columns=list("pqrs"))
     model.fit(frame, y)
-    model.calibrate(frame, y, target=0.8, of="coverage")
+    model.calibrate(frame, y, target=0.8, of="coverage", by_class=isinstance(model, GPSClassifier))
     again = load(model.save(tmp_path / "model"), network=network)
     assert np.array_equal(again.sample_proba(frame, 20), model.sample_proba(frame, 20))
     first, second = model.uncertainty(frame, 20), again.uncertainty(frame, 20)
     assert np.array_equal(first.uncertain, second.uncertain)
+    assert np.array_equal(again.certain_above_, model.certain_above_)
     assert list(again.predict(frame)) == list(model.predict(frame))
     assert again.losses_ == model.losses_
     assert list(again.feature_names_in_) == list("pqrs")
@@ -76,6 +77,16 @@ def test_a_saved_classifier_is_the_same_classifier(model, network, data, tmp_pat
         assert again.spread_weight_ == model.spread_weight_
         assert (again.spread_path_ is None) == (model.spread_path_ is None)
     assert json.loads((tmp_path / "model" / "config.json").read_text())["type"] == type(model).__name__
+
+
+@pytest.mark.parametrize("threshold", [[0.5, 0.5], "high", [0.1, 0.2, None], [[0.1], [0.2], [0.3]]])
+def test_damaged_thresholds_are_refused(threshold, data, tmp_path):
+    path = GPSClassifier(recipe=RECIPE).fit(*data).save(tmp_path / "model") / "config.json"
+    config = json.loads(path.read_text())
+    config["fitted"]["certain_above_"] = threshold
+    path.write_text(json.dumps(config))
+    with pytest.raises(GPSError, match="damaged or incomplete"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [True, False, True], [1.0, 2.0, 5.0], ["x", "yy", "z"]])

@@ -2,12 +2,12 @@ r"""Verdicts on classified observations, and how good they are; on plain arrays,
 
 Probabilities are (n, H), draws of them (n, M, H), labels integers 0 to H - 1. Scores point one way: higher is more
 uncertain. The paper's criterion of class h is :math:`t_h`, the 5% quantile of its probability over draws; an
-observation is "Uncertain" where no :math:`t_h` exceeds 50%.
+observation is "Uncertain" where no :math:`t_h` exceeds 50%. The threshold may differ between classes: an observation is
+then judged by that of its best class, the one with the largest :math:`t_h`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -16,13 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
-from scipy.stats import binom
 from sklearn.metrics import roc_auc_score
 
 from gpsuq.errors import GPSError
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Threshold = float | Array
+"""On max t_h: one number, or one for each class, (H,)."""
 
 UQC_LEVEL, CERTAIN_ABOVE = 0.05, 0.5
 _SMALLEST = 1e-12
@@ -43,7 +44,7 @@ class ClassUncertainty:
     uqc
         :math:`t_h`, the criterion of every class, (n, H).
     uncertain
-        Whether no criterion exceeds the threshold, (n,).
+        Whether the largest criterion does not exceed the threshold, (n,).
     predictive_entropy, expected_entropy, mutual_information
         Entropy of the mean probabilities, mean entropy of the draws, and their difference, (n,).
     error_probability
@@ -119,7 +120,7 @@ def assess(
     classes: ArrayLike | None = None,
     levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
     uqc_level: float = UQC_LEVEL,
-    certain_above: float = CERTAIN_ABOVE,
+    certain_above: Threshold = CERTAIN_ABOVE,
 ) -> ClassUncertainty:
     """Give verdicts and scores from draws of class probabilities (n, M, H).
 
@@ -145,7 +146,7 @@ def assess(
         mean,
         {float(level): values for level, values in zip(levels, quantiles, strict=True)},
         uqc,
-        uqc.max(1) <= certain_above,
+        ~is_certain(uqc, certain_above),
         predictive,
         expected,
         np.maximum(predictive - expected, 0.0),  # below zero by rounding only
@@ -154,6 +155,41 @@ def assess(
         draws.var(1).sum(1),
         np.full(len(draws), draws.shape[1]),
     )
+
+
+def is_certain(uqc: ArrayLike, certain_above: Threshold) -> Flags:
+    """Whether the best class of every row of t_h (n, H) exceeds the threshold, its own where each class has one.
+
+    >>> import numpy as np
+    >>> from gpsuq.decisions import is_certain
+    >>> is_certain([[0.6, 0.1], [0.1, 0.6]], 0.5), is_certain([[0.6, 0.1], [0.1, 0.6]], np.array([0.5, 0.7]))
+    (array([ True,  True]), array([ True, False]))
+    """
+    criteria = np.asarray(uqc, dtype=np.float64)
+    thresholds = np.asarray(certain_above, dtype=np.float64)
+    if thresholds.shape not in ((), criteria.shape[1:]):
+        raise GPSError(f"certain_above must be one number or {criteria.shape[1]}, got shape {thresholds.shape}")
+    of_each = np.broadcast_to(thresholds, criteria.shape[1:])
+    return np.asarray(criteria.max(1) > of_each[criteria.argmax(1)])
+
+
+def written_threshold(certain_above: Threshold) -> float | list[float]:
+    """Give a threshold as JSON has it."""
+    thresholds = np.asarray(certain_above, dtype=np.float64)
+    return float(thresholds) if thresholds.ndim == 0 else thresholds.tolist()
+
+
+def threshold_in_words(certain_above: Threshold) -> str:
+    """Give one threshold, or the range of those of all classes.
+
+    >>> import numpy as np
+    >>> from gpsuq.decisions import threshold_in_words
+    >>> threshold_in_words(0.5), threshold_in_words(np.array([0.4, 0.7]))
+    ('0.5', '0.4 to 0.7 (by class)')
+    """
+    if np.ndim(certain_above) == 0:
+        return f"{certain_above:.3g}"
+    return f"{np.min(certain_above):.3g} to {np.max(certain_above):.3g} (by class)"
 
 
 def joined(parts: Sequence[ClassUncertainty], order: NDArray[np.intp] | None = None) -> ClassUncertainty:
@@ -385,89 +421,3 @@ def _two_scores(inside: ArrayLike, outside: ArrayLike) -> tuple[Array, Array]:
         if scores.ndim != 1 or len(scores) == 0 or not np.isfinite(scores).all():
             raise GPSError("scores must be two vectors of finite numbers, neither empty")
     return both[0], both[1]
-
-
-# --- levels for a wanted coverage or error ---------------------------------------------------------------------------
-
-
-def threshold_for_coverage(best: ArrayLike, coverage: float) -> float:
-    """Give the threshold on max t_h that calls at least a share ``coverage`` of validation observations certain.
-
-    ``best`` holds max t_h of each; equal ones are certain together.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpsuq.decisions import threshold_for_coverage
-    >>> best = np.array([0.9, 0.8, 0.6, 0.3])
-    >>> best > threshold_for_coverage(best, 0.75)
-    array([ True,  True,  True, False])
-    """
-    if not 0.0 < coverage < 1.0:
-        raise GPSError(f"coverage must be between 0 and 1, got {coverage}")
-    descending = np.sort(np.asarray(best, dtype=np.float64))[::-1]
-    kept = max(1, math.ceil(coverage * len(descending) - 1e-9))  # 0.7 * 10 is a little more than 7
-    return _just_below(descending[kept - 1])
-
-
-def threshold_for_error(best: ArrayLike, errors: ArrayLike, error: float, *, confidence: float = 0.9) -> float:
-    """Give the lowest threshold on max t_h for which certain observations are wrong at most that often.
-
-    Observations are added from the most certain on, as long as the exact binomial upper bound of their error (Clopper
-    and Pearson's, at the stated confidence) is below the target; the first that fails ends the sequence. The error of
-    what is then called certain exceeds the target with probability 1 - ``confidence`` at most.
-
-    Examples
-    --------
-    Validation data where the less certain half is often wrong:
-
-    >>> import numpy as np
-    >>> from gpsuq.decisions import threshold_for_error
-    >>> best = np.linspace(1.0, 0.0, 200)
-    >>> errors = (np.arange(200) >= 100) & (np.arange(200) % 2 == 0)
-    >>> round(threshold_for_error(best, errors, 0.05), 2)
-    0.49
-    """
-    if not 0.0 < error < 1.0:
-        raise GPSError(f"error must be between 0 and 1, got {error}")
-    scores, flags = np.asarray(best, dtype=np.float64), np.asarray(errors, dtype=bool)
-    curve = risk_coverage(-scores, flags)
-    kept = np.rint(curve.coverage * len(scores))
-    lost = np.rint(curve.risk * kept)
-    # Fewer than these cannot pass even without an error, so that the sequence starts with them.
-    tested = kept >= _fewest(error, confidence)
-    fine = binom.cdf(lost[tested], kept[tested], error) <= 1.0 - confidence
-    passed = int(fine.argmin()) if not fine.all() else len(fine)
-    if passed == 0:
-        raise GPSError(
-            f"no threshold gives a certain error of {error:g} with {confidence:.0%} confidence on {len(scores)} "
-            "validation observations; take more of them or a higher target"
-        )
-    most = int(kept[tested][passed - 1])
-    return _just_below(np.sort(scores)[::-1][most - 1])
-
-
-def _fewest(error: float, confidence: float) -> float:
-    """Give how many observations without a mistake show, with this confidence, that the error is below a target."""
-    return float(np.log(1.0 - confidence) / np.log1p(-error))
-
-
-def check_calibration_size(n: int, error: float, *, confidence: float = 0.9) -> None:
-    """Raise where so few validation observations cannot show that an error is below a target.
-
-    >>> from gpsuq.decisions import check_calibration_size
-    >>> check_calibration_size(100, 0.02)
-    Traceback (most recent call last):
-    gpsuq.errors.GPSError: 100 validation observations cannot show an error below 0.02: at least 114 are needed
-    """
-    if not 0.0 < error < 1.0:
-        raise GPSError(f"error must be between 0 and 1, got {error}")
-    fewest = math.ceil(_fewest(error, confidence))
-    if n < fewest:
-        raise GPSError(
-            f"{n} validation observations cannot show an error below {error:g}: at least {fewest} are needed"
-        )
-
-
-def _just_below(value: float) -> float:
-    return float(np.nextafter(value, -np.inf))

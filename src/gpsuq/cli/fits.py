@@ -121,6 +121,10 @@ def fit_classifier(
             help="Set the verdict by half of those rows: certain ones err so often at most, with 90% confidence.",
         ),
     ] = None,
+    by_class: Annotated[
+        bool,
+        typer.Option("--by-class", help="With --target-error: a threshold for each class, whose rows err so often."),
+    ] = False,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the rows.")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -132,7 +136,7 @@ def fit_classifier(
     """
     console = Console()
     with speaking(console):
-        from gpsuq.decisions import check_calibration_size, selective_error
+        from gpsuq.decisions import selective_error
         from gpsuq.errors import GPSError, GPSWarning
         from gpsuq.estimators.classifier import GPSClassifier
         from gpsuq.io import CLASSIFIER_FILES, replaced, write_model
@@ -142,7 +146,10 @@ def fit_classifier(
         from gpsuq.reports.page import write_page
         from gpsuq.resuming import resumable, unfinished
         from gpsuq.tables import numbered, parted, read_table, split_table, verdict_table
+        from gpsuq.thresholds import check_calibration_size
 
+        if by_class and target_error is None:
+            raise GPSError("--by-class needs the error that certain rows may have: add --target-error")
         whole = read_table(data)
         table = split_table(
             whole, target, groups=None, weights=None, drop=drop or (), drop_missing=drop_missing, classes=True
@@ -158,7 +165,9 @@ def fit_classifier(
             _fit_or_start_anew(estimator, table.X.loc[train], table.y.loc[train], kept)
             if chosen is not None and target_error is not None:
                 try:
-                    estimator.calibrate(table.X.loc[chosen], table.y.loc[chosen], target=target_error)
+                    estimator.calibrate(
+                        table.X.loc[chosen], table.y.loc[chosen], target=target_error, by_class=by_class
+                    )
                 except GPSError as error:
                     warnings.warn(f"the verdict is the usual one: {error}", GPSWarning, stacklevel=1)
             X, y = table.X.loc[aside], table.y.loc[aside]

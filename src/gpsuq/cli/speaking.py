@@ -125,12 +125,14 @@ def as_dict(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
             "findings": [finding.message for finding in estimator.findings_],
         }
     if hasattr(estimator, "classes_"):
+        from gpsuq.decisions import written_threshold
+
         return {
             "type": type(estimator).__name__,
             "classes": estimator.classes_.tolist(),
             "inputs": list(getattr(estimator, "feature_names_in_", [])) or list(estimator.input_shape_),
             "uqc_level": estimator.uqc_level_,
-            "certain_above": estimator.certain_above_,
+            "certain_above": written_threshold(estimator.certain_above_),
         }
     return {
         "type": type(estimator).__name__,
@@ -170,10 +172,12 @@ def print_summary(console: Console, estimator: Any, summary: Any = None) -> None
 def in_one_line(estimator: Any) -> str:
     """Say what a model without coefficients is."""
     if hasattr(estimator, "classes_"):
-        level, threshold = estimator.uqc_level_, estimator.certain_above_
+        from gpsuq.decisions import threshold_in_words
+
         return (
             f"{type(estimator).__name__} of {', '.join(map(str, estimator.classes_))}; certain where a class has a "
-            f"probability above {threshold:.3g} in {1 - level:.0%} of the draws."
+            f"probability above {threshold_in_words(estimator.certain_above_)} in {1 - estimator.uqc_level_:.0%} of "
+            "the draws."
         )
     points = sum(map(len, estimator.points_))
     waves = f"made of waves whose frequencies have an sd of {estimator.frequency_:g} cycles per longest side"

@@ -92,7 +92,8 @@ class GPSClassifier(NetworkClassifier):
     spread_weight_, spread_path_
         The weight in use, and what it was chosen by (None where it was given).
     uqc_level_, certain_above_
-        The verdict: certain where some class has its ``uqc_level_`` quantile above ``certain_above_``.
+        The verdict: certain where the largest ``uqc_level_`` quantile of a class is above ``certain_above_``, one
+        number or one for each class.
 
     Examples
     --------

@@ -4,47 +4,45 @@ from __future__ import annotations
 
 import copy
 import numbers
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from gpsuq.data import check_finite_rows, lost_digits
+from gpsuq.data import check_finite_rows
 from gpsuq.decisions import (
     CERTAIN_ABOVE,
     UQC_LEVEL,
     ClassUncertainty,
+    Flags,
+    Threshold,
     assess,
     joined,
-    threshold_for_coverage,
-    threshold_for_error,
 )
 from gpsuq.epochs import ArrayBatches, Batches, LoaderBatches, Loss, Training, train_network
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError
 from gpsuq.estimators.fitting import whole_or_not_at_all
+from gpsuq.estimators.inputs import is_loader, labels_of, warn_of_lost_digits
 from gpsuq.networks import default_network
 from gpsuq.progress import counting_bar, training_bar
 from gpsuq.recipes import Recipe
 from gpsuq.seeds import seed_from, seeded
 from gpsuq.sequential import SequentialTest, draws_in_looks
+from gpsuq.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
 DEFAULT_DRAWS = 200
 _FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of its features
-_NAMED = 5  # columns in a message
 _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
 
@@ -84,6 +82,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     random_state: Any
     fabric: Fabric | None
     progress: bool
+    certain_above_: Threshold
 
     @abstractmethod
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
@@ -179,13 +178,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         seed: int,
     ) -> tuple[Batches, Tensor]:
         """Check the data, learn the classes, and give batches and some inputs as an example."""
-        if y is None and _is_loader(X):
+        if y is None and is_loader(X):
             if augment is not None:
                 raise GPSError("augment is for arrays; let the dataset of your DataLoader augment")
             with seeded(seed, "scan"):
                 return self._loader_batches(X, classes, seed)
         x = self._inputs(X, reset=True)
-        labels = _labels(y, len(x))
+        labels = labels_of(y, len(x))
         self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
         return ArrayBatches(x, self._encoded(labels), recipe.batch_size, seed, augment), x
 
@@ -199,9 +198,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             if not bool(torch.isfinite(x).all()):
                 raise GPSError(f"batch {number} of the DataLoader has NaN or infinite values in its inputs")
             if example is None:
-                _warn_of_lost_digits(x, None)
+                warn_of_lost_digits(x, None)
                 example = x.float()
-            found.append(_labels(y, len(x)))
+            found.append(labels_of(y, len(x)))
         if example is None:
             raise GPSError("the DataLoader yields nothing: check its dataset and batch size")
         names, counts = np.unique(np.concatenate(found), return_counts=True)
@@ -209,7 +208,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self.input_shape_ = tuple(example.shape[1:])
         self.n_features_in_ = int(np.prod(self.input_shape_))
         n_batches = sum(len(labels) > 1 for labels in found)
-        batches = LoaderBatches(loader, lambda y: self._encoded(_labels(y, len(y))), n_batches, tuple(counts), seed)
+        batches = LoaderBatches(loader, lambda y: self._encoded(labels_of(y, len(y))), n_batches, tuple(counts), seed)
         return batches, example
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
@@ -235,7 +234,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
         """Check inputs (n, ...), or those of a ``DataLoader``, and give them as a tensor of floats."""
-        if _is_loader(X):
+        if is_loader(X):
             X = torch.cat([item[0] if isinstance(item, (tuple, list)) else item for item in X])
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
@@ -245,7 +244,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             table = X
             X = validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
             if reset:
-                _warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
+                warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
         array = np.asarray(X)
         if array.dtype.kind not in "biuf":
             raise GPSError(f"X must hold numbers, got {array.dtype}")
@@ -327,8 +326,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             return joined(
                 self._in_chunks(x, n_draws, lambda _, part: self._assessed(self._probabilities(part, everything)))
             )
-        threshold = np.float64(self.certain_above_)  # compared in double precision, as the verdict is
         # Below one half several classes can pass at once, so that each has a part of the error rate.
+        threshold = float(np.min(self.certain_above_))
         rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
         test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate / rivals)
         parts, order = [], []
@@ -339,8 +338,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             for look, draws in enumerate(draws_in_looks(test.looks)):
                 fresh = self._probabilities(part[torch.from_numpy(waiting)], draws)
                 samples = np.concatenate([samples, fresh], 1)
-                below = (samples <= threshold).sum(1).min(1)
-                done = test.settled(look, below)
+                done = test.settled(look, self._below(samples))
                 if done.any():
                     parts.append(self._assessed(samples[done]))
                     order.append(start + waiting[done])
@@ -361,20 +359,53 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 advance(min(len(x), start + size))
         return results
 
-    def calibrate(self, X: Any, y: Any, *, target: float, of: Literal["error", "coverage"] = "error") -> Any:
+    def _below(self, samples: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Count the draws (n, draw, class) in which the class that a verdict is about does not exceed its threshold."""
+        # In double precision, as the verdict is.
+        counts = (samples <= np.asarray(self.certain_above_, dtype=np.float64)).sum(1)
+        if np.ndim(self.certain_above_) == 0:
+            return np.asarray(counts.min(1))
+        best = np.quantile(samples, self.uqc_level_, axis=1).argmax(1)
+        return np.asarray(counts[np.arange(len(best)), best])
+
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        target: float,
+        of: Literal["error", "coverage"] = "error",
+        by_class: bool = False,
+    ) -> Any:
         """Set the threshold of the verdict by validation data that the network was not trained on.
 
-        ``of="error"``: certain observations are wrong with probability at most ``target``, with 90% confidence
-        (:func:`gpsuq.decisions.threshold_for_error`); ``of="coverage"``: a share ``target`` is to be certain.
+        Parameters
+        ----------
+        X, y
+            Inputs and labels.
+        target
+            ``of="error"``: certain observations are wrong with probability at most ``target``, with 90% confidence
+            (:func:`gpsuq.thresholds.threshold_for_error`); ``of="coverage"``: a share ``target`` is to be certain.
+        by_class
+            Whether each class has a threshold of its own, by the observations that it is the best class of: the target
+            then holds for every one of them. With one threshold for all, a class that is easily recognised has hardly
+            an Uncertain verdict, and strangers that resemble it pass.
         """
+        if of not in ("error", "coverage"):
+            raise GPSError(f'of must be "error" or "coverage", got {of!r}')
         verdicts = self.uncertainty(X)
         best = verdicts.uqc.max(1)
-        if of == "coverage":
-            self.certain_above_ = threshold_for_coverage(best, target)
-        elif of == "error":
-            self.certain_above_ = threshold_for_error(best, self._wrong(verdicts, y), target)
-        else:
-            raise GPSError(f'of must be "error" or "coverage", got {of!r}')
+
+        def threshold(rows: Flags) -> float:
+            if of == "coverage":
+                return threshold_for_coverage(best[rows], target)
+            return threshold_for_error(best[rows], self._wrong(verdicts, y)[rows], target)
+
+        self.certain_above_ = (
+            thresholds_by_class(verdicts.uqc, threshold, self.classes_)
+            if by_class
+            else threshold(np.ones(len(best), dtype=bool))
+        )
         return self
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
@@ -389,11 +420,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def encoded(self, y: Any) -> NDArray[np.int64]:
         """Give labels as numbers of classes, in the order of ``classes_``: what :mod:`gpsuq.decisions` takes."""
         check_is_fitted(self)
-        result: NDArray[np.int64] = self._encoded(_labels(y, len(y))).numpy()
+        result: NDArray[np.int64] = self._encoded(labels_of(y, len(y))).numpy()
         return result
 
     def _wrong(self, verdicts: ClassUncertainty, y: Any) -> NDArray[np.bool_]:
-        labels = self._encoded(_labels(y, len(verdicts))).numpy()
+        labels = self._encoded(labels_of(y, len(verdicts))).numpy()
         return np.asarray(verdicts.mean.argmax(1) != labels)
 
     def _assessed(self, samples: NDArray[np.float32]) -> ClassUncertainty:
@@ -431,49 +462,3 @@ def like_weights(network: nn.Module, x: Tensor) -> Tensor:
     """Give inputs the device and floating-point type of the network's weights."""
     weight = next(network.parameters(), None)
     return x if weight is None else x.to(weight.device, weight.dtype)
-
-
-def _warn_of_lost_digits(X: Any, names: NDArray[Any] | None) -> None:
-    """Warn of columns of a table that say nothing any more once they are float32, as networks take them."""
-    lost = lost_digits(X) if X.ndim == 2 else []
-    if lost:
-        shown = ", ".join(f"x{column}" if names is None else str(names[column]) for column in lost[:_NAMED])
-        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        warnings.warn(
-            f"X varies little around a large value in {shown}{more}, and float32 keeps only seven digits: subtract a "
-            "constant from each of these columns, here and in predictions",
-            GPSWarning,
-            stacklevel=6,
-        )
-
-
-def _is_loader(X: Any) -> bool:
-    return not isinstance(X, (np.ndarray, Tensor, list, tuple)) and hasattr(X, "__iter__") and not hasattr(X, "shape")
-
-
-def _labels(y: Any, n: int) -> NDArray[Any]:
-    """Check labels: one for each observation, none missing."""
-    if y is None:
-        raise GPSError(
-            "labels are missing: fit(X, y) requires y to be passed, but the target y is None; fit(loader) takes a "
-            "DataLoader of pairs"
-        )
-    if not isinstance(y, Tensor) and np.asarray(y, dtype=object).ndim == 1:
-        missing = np.flatnonzero(pd.isna(np.asarray(y, dtype=object)))
-        if len(missing):
-            raise GPSError(f"y has NaN or missing labels; the first is in row {missing[0]}")
-    labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    if labels.ndim > 2 or (labels.ndim == 2 and labels.shape[1] != 1):
-        raise GPSError(f"y must hold one label for each observation, got shape {labels.shape}")
-    labels = np.asarray(column_or_1d(labels, warn=True))
-    if len(labels) != n:
-        raise GPSError(f"X has {n} observations but y has {len(labels)} labels")
-    if labels.dtype.kind == "f":
-        bad = ~np.isfinite(labels)
-        if bad.any():
-            raise GPSError(f"y has NaN or infinite values; the first is in row {int(bad.argmax())}")
-        if (labels != np.rint(labels)).any():
-            raise GPSError("Unknown label type: y holds continuous numbers; a classifier needs classes")
-    if labels.dtype == object and len({type(label) for label in labels}) > 1:
-        raise GPSError(f"labels must be of one type, got {sorted({type(label).__name__ for label in labels})}")
-    return labels

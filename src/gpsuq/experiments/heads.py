@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gpsuq.decisions import auroc, risk_coverage, selective_error, threshold_for_coverage, wrong
+from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
 from gpsuq.experiments import images
@@ -39,6 +39,7 @@ from gpsuq.plots.factors import factor_panels
 from gpsuq.recipes import Recipe
 from gpsuq.reports import experiment_page, write_page
 from gpsuq.reports.saved import REPORT_FILE
+from gpsuq.thresholds import threshold_for_coverage
 
 
 @dataclass(frozen=True)

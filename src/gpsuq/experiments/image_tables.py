@@ -18,6 +18,9 @@ SELECTIVE = (1.0, 0.95, 0.9, 0.8)
 CURVES = ("uqc_shortfall", "error_probability")
 """Scores by which images are left out in the curves: the verdict's own, and the usual one."""
 
+ONE, BY_CLASS = "calibrated", "by_class"
+"""Begin the names of what calibrated verdicts gave, with one threshold and with one for each class."""
+
 Published = Mapping[str, tuple[float | None, ...]]
 """The paper's numbers by method, in per cent."""
 
@@ -117,15 +120,17 @@ def paper_table(frame: pd.DataFrame, published: Published, table: int) -> str:
 def calibrated_table(frame: pd.DataFrame) -> str:
     """Write Table 2 for verdicts that were calibrated to one coverage of images set aside, medians and every seed."""
     columns = {
-        "calibrated_uncertain": "Uncertain, seen test images",
-        "calibrated_certain_error": "error without Uncertain",
-        "calibrated_unseen_uncertain": "Uncertain, unseen class",
-        "calibrated_noise_uncertain": "Uncertain, noise",
+        "uncertain": "Uncertain, seen test images",
+        "certain_error": "error without Uncertain",
+        "unseen_uncertain": "Uncertain, unseen class",
+        "noise_uncertain": "Uncertain, noise",
     }
-    lines = ["| method | " + " | ".join(f"{title} (%)" for title in columns.values()) + " |"]
-    lines.append("|" + "---|" * (len(columns) + 1))
+    lines = ["| method | threshold | " + " | ".join(f"{title} (%)" for title in columns.values()) + " |"]
+    lines.append("|" + "---|" * (len(columns) + 2))
     for method, rows in frame.groupby("method", sort=False):
-        lines.append("| " + " | ".join([str(method), *(_median(rows[column]) for column in columns)]) + " |")
+        for prefix, threshold in ((ONE, "one"), (BY_CLASS, "by class")):
+            cells = [str(method), threshold, *(_median(rows[f"{prefix}_{column}"]) for column in columns)]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -27,16 +27,18 @@ from gpsuq.checkpoints import read_state, write_atomically, write_state
 from gpsuq.datasets.images import Images
 from gpsuq.decisions import (
     ClassUncertainty,
+    Flags,
     Reliability,
+    Threshold,
     assess,
     auroc,
     brier,
     fpr95,
+    is_certain,
     log_loss,
     reliability,
     risk_coverage,
     selective_error,
-    threshold_for_coverage,
     wrong,
 )
 from gpsuq.errors import GPSError
@@ -44,8 +46,10 @@ from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClass
 from gpsuq.estimators.network import NetworkClassifier
 from gpsuq.experiments.features import HeadGPS, fit_head, join, kept_features, split_network, with_weights
 from gpsuq.experiments.image_tables import (
+    BY_CLASS,
     COVERAGES,
     CURVES,
+    ONE,
     Published,
     calibrated_table,
     coverage_table,
@@ -63,6 +67,7 @@ from gpsuq.reports import Section, classifier_page, experiment_page, write_page
 from gpsuq.reports.experiment import METRICS_FILE
 from gpsuq.reports.saved import REPORT_FILE, ROWS_FILE
 from gpsuq.seeds import derive_seed
+from gpsuq.thresholds import threshold_for_coverage, thresholds_by_class
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
 ON_DATA, JOINT = "-on-data", "-joint"
@@ -234,13 +239,26 @@ def detection(verdicts: ClassUncertainty, strange: Mapping[str, ClassUncertainty
 
 
 def calibrated(
-    threshold: float, verdicts: ClassUncertainty, labels: NDArray[np.int64], strange: Mapping[str, ClassUncertainty]
+    aside: ClassUncertainty,
+    coverage: float,
+    verdicts: ClassUncertainty,
+    labels: NDArray[np.int64],
+    strange: Mapping[str, ClassUncertainty],
 ) -> dict[str, float]:
-    """Measure verdicts with another threshold on max t_h."""
-    found = selective_error(verdicts.mean, labels, verdicts.uqc.max(1) <= threshold)
-    shares = {f"{name}_uncertain": float((v.uqc.max(1) <= threshold).mean()) for name, v in strange.items()}
-    measured = {"certain_error": found.certain, "uncertain": found.uncertain_share, **shares}
-    return {f"calibrated_{name}": value for name, value in measured.items()}
+    """Measure verdicts that leave a share of the images set aside certain: of all of them, and of every best class."""
+
+    def threshold(rows: Flags) -> float:
+        return threshold_for_coverage(aside.uqc[rows].max(1), coverage)
+
+    everything = np.ones(len(aside), dtype=bool)
+    thresholds: dict[str, Threshold] = {ONE: threshold(everything), BY_CLASS: thresholds_by_class(aside.uqc, threshold)}
+    measured: dict[str, float] = {}
+    for name, certain_above in thresholds.items():
+        found = selective_error(verdicts.mean, labels, ~is_certain(verdicts.uqc, certain_above))
+        measured[f"{name}_certain_error"], measured[f"{name}_uncertain"] = found.certain, found.uncertain_share
+        for kind, theirs in strange.items():
+            measured[f"{name}_{kind}_uncertain"] = float((~is_certain(theirs.uqc, certain_above)).mean())
+    return measured
 
 
 def images_to_judge(study: Study, table: int, seed: int) -> dict[str, NDArray[np.float32]]:
@@ -298,8 +316,7 @@ def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, prog
     labels = (study.test if table == 1 else study.test.without(study.left_out)).labels
     row: dict[str, Any] = {"method": method, "seed": seed, **quality(verdicts, labels), **detection(verdicts, strange)}
     if aside is not None and study.coverage is not None:
-        threshold = threshold_for_coverage(aside.uqc.max(1), study.coverage)
-        row |= calibrated(threshold, verdicts, labels, strange)
+        row |= calibrated(aside, study.coverage, verdicts, labels, strange)
     row["train_seconds"] = round(seconds, 1)
     row["seconds"] = round(time.perf_counter() - started, 1)
     row["losses"] = [round(loss, 5) for loss in losses]
@@ -368,7 +385,7 @@ def row_key(study: Study, table: int, method: str) -> str:
         own = (*own, study.head)
         own = (*own, "matched noise") if method.startswith("gps-") else own
     if table == 2 and study.coverage is not None:
-        own = (*own, study.coverage)
+        own = (*own, study.coverage, BY_CLASS)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gpsuq.baselines.classifiers import DropoutClassifier, EnsembleClassifier, PlainClassifier
 from gpsuq.checkpoints import under
+from gpsuq.decisions import Threshold, written_threshold
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.estimators import GPSClassifier
 from gpsuq.estimators.network import NetworkClassifier
@@ -45,7 +46,8 @@ def describe(estimator: NetworkClassifier) -> tuple[dict[str, Any], dict[str, Te
         "classes": _written_classes(estimator.classes_),
         "input_shape": list(estimator.input_shape_),
         "feature_names": None if names is None else [str(name) for name in names],
-        "fitted": {name: getattr(estimator, name) for name in _FITTED},
+        "fitted": {name: getattr(estimator, name) for name in _FITTED}
+        | {"certain_above_": written_threshold(estimator.certain_above_)},
     }
     if isinstance(estimator, GPSClassifier):
         path = estimator.spread_path_
@@ -69,6 +71,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor], *, network: Netw
     estimator.input_shape_ = tuple(int(size) for size in config["input_shape"])
     for name in _FITTED:
         setattr(estimator, name, config["fitted"][name])
+    estimator.certain_above_ = _read_threshold(estimator.certain_above_, len(estimator.classes_))
     if (names := feature_names(config, estimator.n_features_in_)) is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if isinstance(estimator, GPSClassifier):
@@ -129,6 +132,13 @@ def _asking(what: str, description: str) -> str:
 def _loaded(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
     network.load_state_dict(under(tensors, _PREFIX))
     return network.eval()
+
+
+def _read_threshold(written: Any, n_classes: int) -> Threshold:
+    thresholds = np.array(written, dtype=np.float64)
+    if thresholds.shape not in ((), (n_classes,)) or not np.isfinite(thresholds).all():
+        raise ValueError(f"certain_above_ must be one number or {n_classes}, got {written!r}")
+    return float(thresholds) if thresholds.ndim == 0 else thresholds
 
 
 def _written_classes(classes: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def class_boxplots(
     *,
     truth: str,
     uqc: NDArray[np.floating[Any]],
-    certain_above: float = 0.5,
+    certain_above: float | ArrayLike = 0.5,
     title: str = "",
 ) -> Figure:
     """Plot draws of the class probabilities (draw, class) of one image as boxes, with the criterion of each class.
@@ -72,7 +72,11 @@ def class_boxplots(
         right.plot(across.ravel(), some.ravel(), "+", color=COLORS["bayes"], markersize=3, alpha=0.6, zorder=3)
         right.plot([], [], "+", color=COLORS["bayes"], label="draws")
         right.plot(positions, uqc, "x", color=COLORS["truth"], markersize=8, markeredgewidth=2, label="$t_h$")
-        right.axhline(certain_above, color=COLORS["data"], linewidth=1, linestyle="--", label="certain above")
+        thresholds = np.broadcast_to(np.asarray(certain_above), positions.shape)
+        right.hlines(
+            thresholds, positions - 0.5, positions + 0.5,
+            color=COLORS["data"], linewidth=1, linestyle="--", label="certain above",
+        )  # fmt: skip
         right.set_xticks(positions, names, rotation=0 if max(map(len, names)) < 4 else 30)
         right.set(xlabel="class", ylabel="class probability", ylim=(-0.03, 1.03), title=title)
         right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)  # beside the boxes, which may be tall

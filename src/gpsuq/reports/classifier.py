@@ -19,6 +19,7 @@ from gpsuq.decisions import (
     reliability,
     risk_coverage,
     selective_error,
+    threshold_in_words,
     wrong,
 )
 from gpsuq.errors import GPSError
@@ -247,7 +248,7 @@ def _gallery(
         "classes": names,
         "items": items,
         "levels": [f"{level:.0%}" for level in verdicts.quantiles],
-        "certain_above": float(model.certain_above_),
+        "certain_above": np.broadcast_to(model.certain_above_, len(names)).tolist(),
     }
 
 
@@ -261,7 +262,9 @@ def _titles(X: Any, n: int) -> list[str]:
 def _gallery_blocks(checks: Mapping[str, Any]) -> list[Block]:
     held, n = checks["gallery"], checks["n"]
     lists = {name: list(held[name]) for name in ("classes", "items", "levels")}
-    gallery = Gallery(**lists, certain_above=float(held["certain_above"]))
+    # Checks that were written before classes had thresholds of their own hold one number.
+    thresholds = np.broadcast_to(np.asarray(held["certain_above"], dtype=np.float64), len(lists["classes"]))
+    gallery = Gallery(**lists, certain_above=thresholds.tolist())
     text = "Click on an observation, or press Enter on it, to see the distribution of its class probabilities."
     if len(gallery.items) < n:
         text += f" {len(gallery.items)} of {n:,} are here: wrong ones, Uncertain ones, and others at random."
@@ -363,7 +366,7 @@ def _fit_blocks(model: NetworkClassifier) -> list[Block]:
         seed=model.seed_,
         weights=f"{sum(parameter.numel() for parameter in model.network_.parameters()):,}",
         training_seconds=f"{model.seconds_:.1f}",
-        certain_above=model.certain_above_,
+        certain_above=threshold_in_words(model.certain_above_),
     )
     blocks: list[Block] = [Table(table, "Settings")]
     losses: Sequence[float] = model.losses_

@@ -99,7 +99,8 @@ class Gallery:
     """Classified observations to sort, filter and look at one by one.
 
     ``items`` have ``title``, ``image`` (an address or None), ``label`` (or None), ``prediction``, ``uncertain``,
-    ``wrong``, ``scores`` by name, and ``boxes``: for every class the quantiles that a boxplot shows and ``t_h``.
+    ``wrong``, ``scores`` by name, and ``boxes``: for every class the quantiles that a boxplot shows and ``t_h``;
+    ``certain_above`` has the threshold of every class.
     :func:`gpsuq.reports.classifier_page` makes one of a classifier's verdicts.
 
     Examples
@@ -108,15 +109,15 @@ class Gallery:
     >>> boxes = [[0.4, 0.6, 0.8, 0.9, 1.0, 0.4], [0.0, 0.1, 0.2, 0.4, 0.6, 0.0]]  # five quantiles and t_h of each class
     >>> item = {"title": "observation 1", "image": None, "label": "cat", "prediction": "cat", "uncertain": True}
     >>> item |= {"wrong": False, "scores": {"uqc shortfall": 0.6}, "boxes": boxes}
-    >>> gallery = Gallery(["cat", "dog"], [item], levels=["5%", "25%", "50%", "75%", "95%"], certain_above=0.5)
+    >>> gallery = Gallery(["cat", "dog"], [item], levels=["5%", "25%", "50%", "75%", "95%"], certain_above=[0.5, 0.5])
     >>> len(gallery.items), gallery.certain_above
-    (1, 0.5)
+    (1, [0.5, 0.5])
     """
 
     classes: Sequence[str]
     items: Sequence[dict[str, Any]]
     levels: Sequence[str]
-    certain_above: float
+    certain_above: Sequence[float]
     name: str = field(default="gallery", init=False)
 
     @property
@@ -126,7 +127,7 @@ class Gallery:
             "classes": list(self.classes),
             "items": list(self.items),
             "levels": list(self.levels),
-            "certainAbove": self.certain_above,
+            "certainAbove": list(self.certain_above),
         }
         text = json.dumps(content, allow_nan=False, separators=(",", ":"))
         return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
