@@ -179,6 +179,9 @@ def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **op
 def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, as_json: bool, force: bool, **options: Any) -> None:
     """Call ``run`` of an experiment that trains networks and keeps its rows; say how to go on after Ctrl-C."""
     from gpsuq.errors import GPSError
+    from gpsuq.memory import keep_freed_memory
+
+    keep_freed_memory()
 
     console = Console()
     with speaking(console):
