@@ -16,6 +16,7 @@ from gpsuq import noisify
 from gpsuq.cli import app
 from gpsuq.datasets import load_images
 from gpsuq.errors import GPSError
+from gpsuq.estimators.classifier import OFF_DATA_SPREAD
 from gpsuq.experiments import features, heads, images, mnist
 from gpsuq.experiments.image_tables import COVERAGES, calibrated_table, error_at
 from gpsuq.networks import feed_forward
@@ -239,16 +240,16 @@ def test_a_missing_cifar10_file_and_an_unknown_network_are_named(some_cifar10, t
 def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch):
     """Every factor has its table; what is there is not trained again; noise weights are decayed where asked for."""
     monkeypatch.setattr("gpsuq.experiments.images._STRANGE_IMAGES", 20)
-    factors = {"ratio": (0.1, 0.5), "place": ("head input", "every layer"), "off_data": ("16", "grain, 4")}
+    factors = {"ratio": (0.1, 0.5), "place": ("head input", "every layer"), "off_data": ("16", "grain, 3 x 16")}
     monkeypatch.setattr(heads, "FACTORS", factors)
     options = ("experiment", "heads", "--seeds", "0,1", "--epochs", 1, "--out", tmp_path / "out")
     result = invoke(*options)
     assert result.exit_code == 0, result.output
     rows = [json.loads(line)["row"] for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
     varied = (
-        (0.5, "every layer", "grain, 4"),
-        (0.1, "every layer", "grain, 4"),
-        (0.5, "head input", "grain, 4"),
+        (0.5, "every layer", "grain, 3 x 16"),
+        (0.1, "every layer", "grain, 3 x 16"),
+        (0.5, "head input", "grain, 3 x 16"),
         (0.5, "every layer", "16"),
     )
     assert [(row["seed"], row["ratio"], row["place"], row["off_data"]) for row in rows] == [
@@ -256,10 +257,28 @@ def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch)
     ]
     table = (tmp_path / "out" / "table_heads.md").read_text()
     assert [line.split(" | ")[1] for line in table.splitlines()[2:]] == [
-        *("0.1", "0.5", "head input", "every layer", "16", "grain, 4")
+        *("0.1", "0.5", "head input", "every layer", "16", "grain, 3 x 16")
     ]
     monkeypatch.setattr(heads, "prepared", None)
     assert invoke(*options).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "ratio", "weights"),
+    [
+        ("gps-0.5", 0.5, (0.2, OFF_DATA_SPREAD)),
+        ("gps-0.25-joint", 0.25, (0.2, OFF_DATA_SPREAD)),
+        ("gps-0.5-alert", 0.5, images.ALERT_WEIGHTS),
+        ("gps-1-alert-joint", 1.0, images.ALERT_WEIGHTS),
+        ("gps-0.5-on-data", 0.5, (0.0, 0.0)),
+    ],
+)
+def test_names_of_methods_say_ratio_and_weights(method, ratio, weights):
+    study = replace(mnist.digits_study(), spread_weight=0.2)
+    model = images.estimator(study, method, study.train, 0, progress=False)
+    assert (model.ratio, model.spread_weight, model.off_data_spread) == (ratio, *weights)
+    keys = {images.row_key(study, 1, name) for name in ("gps-0.5", "gps-0.5-alert", "gps-0.5-on-data")}
+    assert len(keys) == 3
 
 
 def test_noise_weights_can_be_decayed_in_a_study():

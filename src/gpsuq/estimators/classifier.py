@@ -28,7 +28,7 @@ from gpsuq.seeds import random_block, seed_from
 SPREAD_WEIGHT = 0.05
 """Default price of spread at the data."""
 
-SPREAD_WEIGHTS = (0.2, 0.1, SPREAD_WEIGHT, 0.0, -0.05)
+SPREAD_WEIGHTS = (0.5, 0.2, 0.1, SPREAD_WEIGHT, 0.0, -0.05)
 """Weights of the spread that ``"auto"`` tries, the highest price first."""
 
 OFF_DATA_SPREAD = 0.05

@@ -12,6 +12,7 @@ from gpsuq.augment import ShiftAndFlip
 from gpsuq.datasets import load_images
 from gpsuq.datasets.images import CIFAR10_CLASSES, Images
 from gpsuq.errors import GPSError
+from gpsuq.estimators.classifier import SPREAD_WEIGHT
 from gpsuq.experiments import images
 from gpsuq.experiments.image_tables import Published
 from gpsuq.networks import paper_resnet, small_resnet
@@ -21,7 +22,8 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern"
 EPOCHS = {"paper": 20, "modern": 10}
 LEARNING_RATE = 0.1
 HEAD = Recipe(epochs=3, n_draws=3)
-OFF_DATA_PATCH = (None, 4)  # images of grain, and of patches
+OFF_DATA_PATCH = (None, 16, 16, 16)  # one part of images of grain, three of those whose quarters are of different ones
+_SPREAD_WEIGHT = {"paper": 0.5, "modern": SPREAD_WEIGHT}
 _NOISE_LAYERS = {"paper": ("head.0",), "modern": ("head.0", "head.3", "head.6")}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
@@ -62,6 +64,7 @@ def cifar10_study(network: str) -> images.Study:
         members=_MEMBERS,
         coverage=COVERAGE,
         head=HEAD,
+        spread_weight=_SPREAD_WEIGHT[network],
         off_data_patch=OFF_DATA_PATCH,
         augment=ShiftAndFlip(2),
         paper=_PAPER,

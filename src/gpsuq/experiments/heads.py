@@ -33,18 +33,18 @@ from gpsuq.experiments.features import (
     outputs,
     split_network,
 )
+from gpsuq.experiments.image_tables import BY_CLASS, ONE
 from gpsuq.experiments.record import command_line, write_metrics
 from gpsuq.plots import save_figure
 from gpsuq.plots.factors import factor_panels
 from gpsuq.recipes import Recipe
 from gpsuq.reports import experiment_page, write_page
 from gpsuq.reports.saved import REPORT_FILE
-from gpsuq.thresholds import threshold_for_coverage
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to give a head noise; the defaults are those of :class:`~gpsuq.GPSClassifier` in the experiments."""
+    """One way to give a head noise; the defaults are those of the modern network in the experiments."""
 
     ratio: float = 0.5
     place: str = "every layer"
@@ -54,7 +54,7 @@ class Setting:
     learning_rate: float = HEAD.learning_rate
     spread_weight: float = SPREAD_WEIGHT
     off_data_spread: float = OFF_DATA_SPREAD
-    off_data: str = "grain, 4"
+    off_data: str = "grain, 3 x 16"
 
 
 FACTORS: dict[str, tuple[Any, ...]] = {
@@ -64,9 +64,9 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "noise_decay": (0.0, 1e-4, 1e-3, 1e-2),
     "epochs": (1, 2, 3, 4, 8),
     "learning_rate": (0.02, 0.05, 0.1),
-    "spread_weight": (0.0, 0.05, 0.2),
-    "off_data_spread": (0.0, 0.05, 0.1, 0.2),
-    "off_data": ("grain", "4", "16", "grain, 4", "grain, 16"),
+    "spread_weight": (0.0, 0.05, 0.2, 0.5),
+    "off_data_spread": (0.0, 0.02, 0.05, 0.1, 0.3),
+    "off_data": ("grain", "4", "16", "grain, 4", "grain, 3 x 16"),
 }
 """What is varied, one factor at a time."""
 
@@ -75,7 +75,7 @@ OFF_DATA: dict[str, tuple[int | None, ...]] = {
     "4": (4,),
     "16": (16,),
     "grain, 4": (None, 4),
-    "grain, 16": (None, 16),
+    "grain, 3 x 16": (None, 16, 16, 16),
 }
 """Images unlike the data: sizes of the patches that come from different images, with equal shares."""
 
@@ -121,13 +121,19 @@ class Material:
     noise: Tensor
 
 
-def settings() -> Iterator[Setting]:
+def default_setting(study: images.Study) -> Setting:
+    """Give the setting of a study's own GPS rows."""
+    place = "head input" if len(study.layer) == 1 else "every layer"
+    return Setting(place=place, spread_weight=study.spread_weight)
+
+
+def settings(default: Setting) -> Iterator[Setting]:
     """Give the default, and every setting that differs from it in one factor."""
-    yield Setting()
+    yield default
     for factor, values in FACTORS.items():
         for value in values:
-            setting = replace(Setting(), **{factor: value})
-            if setting != Setting():
+            setting = replace(default, **{factor: value})
+            if setting != default:
                 yield setting
 
 
@@ -170,7 +176,9 @@ def classifier(setting: Setting, material: Material, seed: int) -> HeadGPS:
 def one_row(material: Material, setting: Setting, seed: int) -> dict[str, Any]:
     """Train and judge one head."""
     model = classifier(setting, material, seed)
-    strange_features = torch.cat([material.off_data[size] for size in OFF_DATA[setting.off_data]])
+    sizes = OFF_DATA[setting.off_data]
+    few = len(material.off_data[None]) // len(sizes)  # as many in all, whatever they are made of
+    strange_features = torch.cat([material.off_data[size][number * few :][:few] for number, size in enumerate(sizes)])
     fit_head(model, replace(material.known, off_data=strange_features))
     verdicts = model.uncertainty(material.seen)
     found = selective_error(verdicts.mean, material.seen_labels, verdicts.uncertain)
@@ -183,32 +191,32 @@ def one_row(material: Material, setting: Setting, seed: int) -> dict[str, Any]:
         "uncertain": found.uncertain_share,
         "aurc": risk_coverage(verdicts.uqc_shortfall, wrong(verdicts.mean, material.seen_labels)).area,
     }
-    threshold = threshold_for_coverage(verdicts.uqc.max(1), COVERAGE)
-    for name, strange in (("unseen", material.unseen), ("noise", material.noise)):
-        theirs = model.uncertainty(strange)
-        row[f"{name}_uncertain"] = float(theirs.uncertain.mean())
-        row[f"{name}_found"] = float((theirs.uqc.max(1) <= threshold).mean())
-        row[f"{name}_auroc"] = auroc(verdicts.uqc_shortfall, theirs.uqc_shortfall)
-    return row
+    theirs = {name: model.uncertainty(getattr(material, name)) for name in ("unseen", "noise")}
+    for name, strange in theirs.items():
+        row[f"{name}_uncertain"] = float(strange.uncertain.mean())
+        row[f"{name}_auroc"] = auroc(verdicts.uqc_shortfall, strange.uqc_shortfall)
+    return row | images.calibrated(verdicts, COVERAGE, verdicts, material.seen_labels, theirs)
 
 
 MEASURES = {
     "error": "error",
     "certain_error": "certain error",
     "uncertain": "Uncertain, seen classes",
-    "unseen_uncertain": "Uncertain, unseen class",
     "noise_uncertain": "Uncertain, noise",
-    "unseen_found": f"unseen class found at {COVERAGE:.0%} coverage",
+    f"{BY_CLASS}_unseen_uncertain": f"unseen class found at {COVERAGE:.0%} of every class",
+    "unseen_uncertain": "Uncertain, unseen class",
+    f"{ONE}_unseen_uncertain": f"unseen class found at {COVERAGE:.0%} of all",
+    "aurc": "AURC",
 }
+_DRAWN = 5  # of these measures, the first
 
 
-def by_factor(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def by_factor(frame: pd.DataFrame, default: Setting) -> dict[str, pd.DataFrame]:
     """Give one table for each factor: its values by measure, means over seeds in per cent."""
     tables = {}
     for factor, values in FACTORS.items():
         others = [name for name in FACTORS if name != factor]
-        default = asdict(Setting())
-        same = (frame[others] == pd.Series(default)[others]).all(axis=1)
+        same = (frame[others] == pd.Series(asdict(default))[others]).all(axis=1)
         means = 100.0 * frame[same].groupby(factor)[list(MEASURES)].mean().reindex(list(values))
         tables[NAMES[factor]] = means.rename(columns=MEASURES)
     return tables
@@ -240,22 +248,25 @@ def run(
         raise GPSError("at least one seed is needed")
     study = images.with_epochs(cifar10_study(network), epochs)
     started = time.perf_counter()
+    default = default_setting(study)
     rows = images.begin(out, lambda _: repr(("heads", study.name, study.recipe, HEAD)), force=force)
     material: Material | None = None
     for seed in seeds:
-        for setting in settings():
+        for setting in settings(default):
             if not rows.has(repr(setting), seed):
                 material = material or prepared(study, out, progress=progress)
                 rows.append(one_row(material, setting, seed))
-    tables = by_factor(rows.frame())
+    tables = by_factor(rows.frame(), default)
     text = out / "table_heads.md"
     text.write_text(markdown(tables))
     results = {factor: table.round(4).to_dict(orient="index") for factor, table in tables.items()}
     command = command_line("heads", out, seeds=",".join(map(str, seeds)), network=network, epochs=epochs)
-    chosen = {"trunk": study.recipe, "head": HEAD, "default": Setting(), "seeds": list(seeds)}
+    chosen = {"trunk": study.recipe, "head": HEAD, "default": default, "seeds": list(seeds)}
     files = [
         write_metrics(out, command, settings=chosen, results=results, started=started),
         text,
-        save_figure(factor_panels(tables), out / "factors.png"),
+        save_figure(
+            factor_panels({name: table.iloc[:, :_DRAWN] for name, table in tables.items()}), out / "factors.png"
+        ),
     ]
     return [*files, write_page(experiment_page(out), out / REPORT_FILE)]

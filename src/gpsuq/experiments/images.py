@@ -8,6 +8,7 @@ join the table.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -70,9 +71,13 @@ from gpsuq.seeds import derive_seed
 from gpsuq.thresholds import threshold_for_coverage, thresholds_by_class
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
-ON_DATA, JOINT = "-on-data", "-joint"
-"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone; and the name of one
-that is trained as a whole where the study takes features of the plain network."""
+ON_DATA, ALERT, JOINT = "-on-data", "-alert", "-joint"
+"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone; of one with a high
+reward for spread off the data, which finds more strangers and ranks mistakes worse; and the name of a method that is
+trained as a whole where the study takes features of the plain network."""
+
+ALERT_WEIGHTS = (0.5, 0.3)
+"""Price of spread at the data, and reward for it off the data, of a method that is alert."""
 
 _GALLERY = 24
 _STRANGE_IMAGES = 2000
@@ -89,7 +94,7 @@ class Study:
     in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
     judged, too. With ``head`` GPS and Monte Carlo dropout keep the features of the plain network of the same seed, and
-    train its head on by this recipe; without, they train the whole network. ``layer`` and
+    train its head on by this recipe; without, they train the whole network. ``layer``, ``spread_weight`` and
     ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`.
     """
 
@@ -104,6 +109,7 @@ class Study:
     dropout: float = 0.25
     coverage: float | None = None
     head: Recipe | None = None
+    spread_weight: float = SPREAD_WEIGHT
     off_data_patch: PatchSizes = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
@@ -139,7 +145,7 @@ def estimator(
     if method.removesuffix(JOINT) == "dropout":
         return DropoutClassifier(lambda: network(study.dropout), **common)
     if method.startswith("gps-"):
-        price, reward = _weights(method)
+        price, reward = _weights(study, method)
         noise: dict[str, Any] = {"ratio": _ratio(method), "off_data_patch": study.off_data_patch}
         gps = GPSClassifier if plain is None else HeadGPS
         return gps(network, study.layer, spread_weight=price, off_data_spread=reward, **noise, **common)
@@ -148,14 +154,17 @@ def estimator(
 
 def _ratio(method: str) -> float:
     try:
-        return float(method.removeprefix("gps-").removesuffix(ON_DATA).removesuffix(JOINT))
+        return float(re.sub(f"^gps-|({'|'.join((ON_DATA, ALERT, JOINT))})+$", "", method))
     except ValueError:
         raise GPSError(f"{method!r} must have a number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}") from None
 
 
-def _weights(method: str) -> tuple[float, float]:
+def _weights(study: Study, method: str) -> tuple[float, float]:
     """Give the price of spread at the data, and the reward for it off the data."""
-    return (0.0, 0.0) if method.endswith(ON_DATA) else (SPREAD_WEIGHT, OFF_DATA_SPREAD)
+    named = method.removesuffix(JOINT)
+    if named.endswith(ON_DATA):
+        return 0.0, 0.0
+    return ALERT_WEIGHTS if named.endswith(ALERT) else (study.spread_weight, OFF_DATA_SPREAD)
 
 
 def _has_kept_features(study: Study, method: str) -> bool:
@@ -342,7 +351,7 @@ def run(
             estimator(study, method, study.train, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": SPREAD_WEIGHT, "off_data_spread": OFF_DATA_SPREAD,
+                "spread_weight": study.spread_weight, "off_data_spread": OFF_DATA_SPREAD, "alert": ALERT_WEIGHTS,
                 "layer": study.layer, "off_data_patch": study.off_data_patch, "head": study.head,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
@@ -378,8 +387,8 @@ def row_key(study: Study, table: int, method: str) -> str:
         own = (study.dropout,)
     elif method == "ensemble":
         own = (study.members,)
-    elif method.startswith("gps-") and not method.endswith(ON_DATA):
-        own = _weights(method)
+    elif method.startswith("gps-") and ON_DATA not in method:
+        own = _weights(study, method)
         own = own if study.off_data_patch is None else (*own, study.off_data_patch, study.layer)
     if _has_kept_features(study, method):
         own = (*own, study.head)
