@@ -240,16 +240,16 @@ def test_a_missing_cifar10_file_and_an_unknown_network_are_named(some_cifar10, t
 def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch):
     """Every factor has its table; what is there is not trained again; noise weights are decayed where asked for."""
     monkeypatch.setattr("gpsuq.experiments.images._STRANGE_IMAGES", 20)
-    factors = {"ratio": (0.1, 0.5), "place": ("head input", "every layer"), "off_data": ("16", "grain, 3 x 16")}
+    factors = {"ratio": (0.1, 0.5), "place": ("head input", "every layer"), "off_data": ("16", "grain, 3 boxes")}
     monkeypatch.setattr(heads, "FACTORS", factors)
     options = ("experiment", "heads", "--seeds", "0,1", "--epochs", 1, "--out", tmp_path / "out")
     result = invoke(*options)
     assert result.exit_code == 0, result.output
     rows = [json.loads(line)["row"] for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
     varied = (
-        (0.5, "every layer", "grain, 3 x 16"),
-        (0.1, "every layer", "grain, 3 x 16"),
-        (0.5, "head input", "grain, 3 x 16"),
+        (0.5, "every layer", "grain, 3 boxes"),
+        (0.1, "every layer", "grain, 3 boxes"),
+        (0.5, "head input", "grain, 3 boxes"),
         (0.5, "every layer", "16"),
     )
     assert [(row["seed"], row["ratio"], row["place"], row["off_data"]) for row in rows] == [
@@ -257,7 +257,7 @@ def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch)
     ]
     table = (tmp_path / "out" / "table_heads.md").read_text()
     assert [line.split(" | ")[1] for line in table.splitlines()[2:]] == [
-        *("0.1", "0.5", "head input", "every layer", "16", "grain, 3 x 16")
+        *("0.1", "0.5", "head input", "every layer", "16", "grain, 3 boxes")
     ]
     monkeypatch.setattr(heads, "prepared", None)
     assert invoke(*options).exit_code == 0

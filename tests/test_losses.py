@@ -6,7 +6,7 @@ from torch.distributions import Categorical, Normal
 
 from gpsuq import GPSError, class_score, predictive_score
 from gpsuq.decisions import brier
-from gpsuq.losses import probability_spread, shuffled_patches, shuffled_rows
+from gpsuq.losses import BOX, pasted_boxes, probability_spread, shuffled_patches, shuffled_rows
 
 
 @pytest.fixture
@@ -91,3 +91,24 @@ def test_shuffled_patches_come_whole_from_one_image_each():
     with pytest.raises(GPSError, match="patches are taken from images"):
         shuffled_patches(torch.rand(5, 3), 2, 2)
     assert shuffled_patches(torch.rand(5, 3), 2, None).shape == (2, 3)
+
+
+def test_boxes_of_another_image_are_whole_and_anywhere():
+    x = torch.arange(1.0, 51.0)[:, None, None, None] * torch.tensor([1.0, 100.0])[:, None, None]
+    y = pasted_boxes(x.expand(50, 2, 16, 24), 500)
+    assert torch.equal(y[:, 1], 100.0 * y[:, 0])  # all channels from the same image
+    sides, places = set(), torch.zeros(16, 24)
+    for image in y[:, 0]:
+        kinds, counts = image.unique(return_counts=True)
+        assert len(kinds) == 2  # never of the image itself
+        inside = image == kinds[counts.argmin()]
+        rows, columns = inside.any(1), inside.any(0)
+        assert inside.sum() == rows.sum() * columns.sum()
+        assert rows.sum() == columns.sum()
+        sides.add(int(rows.sum()))
+        places += inside
+    assert sides == set(range(6, 13))
+    assert (places > 0).all()
+    assert shuffled_patches(torch.rand(1, 3, 8, 8), 4, BOX).shape == (4, 3, 8, 8)  # a single image has no other
+    with pytest.raises(GPSError, match="patches are taken from images"):
+        shuffled_patches(torch.rand(5, 3), 2, BOX)

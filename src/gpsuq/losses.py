@@ -18,8 +18,14 @@ from gpsuq.errors import GPSError
 from gpsuq.expectations import kernel_score
 from gpsuq.kernels import Gaussian, Kernel
 
-PatchSizes = int | Sequence[int | None] | None
-"""Sizes of patches in pixels, one or several; None is for single numbers."""
+BOX = "box"
+"""Instead of a size of patches: a box of another image in an image that is whole otherwise."""
+
+PatchSize = int | str | None
+PatchSizes = PatchSize | Sequence[PatchSize]
+"""Sizes of patches in pixels, one or several; None is for single numbers, :data:`BOX` for boxes."""
+
+_BOX_SIDES = 3 / 8, 3 / 4  # of the image's
 
 _SAME_OR_NOT = Gaussian(0.1)  # of one-hot vectors: exp(-20) off the diagonal
 
@@ -95,10 +101,11 @@ def shuffled_rows(x: Tensor, count: int) -> Tensor:
     return x.gather(0, chosen)
 
 
-def shuffled_patches(x: Tensor, count: int, size: int | None) -> Tensor:
+def shuffled_patches(x: Tensor, count: int, size: PatchSize) -> Tensor:
     """Give images (count, c, h, w) whose patches of ``size`` pixels squared come from images of x, drawn one by one.
 
-    Every patch is as in the data, and no image is like any of them; None is :func:`shuffled_rows`.
+    Every patch is as in the data, and no image is like any of them; None is :func:`shuffled_rows`, :data:`BOX`
+    :func:`pasted_boxes`.
 
     >>> import torch
     >>> from gpsuq.losses import shuffled_patches
@@ -109,6 +116,8 @@ def shuffled_patches(x: Tensor, count: int, size: int | None) -> Tensor:
         return shuffled_rows(x, count)
     if x.dim() != 4:
         raise GPSError(f"patches are taken from images (n, channel, row, column), got inputs of shape {tuple(x.shape)}")
+    if isinstance(size, str):
+        return pasted_boxes(x, count)
     n, channels, height, width = x.shape
     patches = math.ceil(height / size), math.ceil(width / size)
     chosen = torch.randint(n, (count, 1, *patches), device=x.device)
@@ -116,20 +125,47 @@ def shuffled_patches(x: Tensor, count: int, size: int | None) -> Tensor:
     return x.gather(0, chosen.expand(-1, channels, -1, -1))
 
 
-def patch_sizes(sizes: PatchSizes) -> tuple[int | None, ...]:
+def pasted_boxes(x: Tensor, count: int) -> Tensor:
+    """Give images (count, c, h, w) of x with a square box of another one, 3/8 to 3/4 of the shorter side, anywhere.
+
+    >>> import torch
+    >>> from gpsuq.losses import pasted_boxes
+    >>> images = torch.arange(2.0)[:, None, None, None].expand(2, 1, 8, 8)  # a black one and a white one
+    >>> sorted({3, 4, 5, 6} & set(pasted_boxes(images, 100).mean((1, 2, 3)).mul(64).sqrt().tolist()))
+    [3, 4, 5, 6]
+    """
+    n, _, height, width = x.shape
+    low, high = (max(1, round(part * min(height, width))) for part in _BOX_SIDES)
+    side = torch.randint(low, high + 1, (count, 1), device=x.device)
+
+    def within(length: int) -> Tensor:
+        first = (torch.rand(count, 1, device=x.device) * (length - side + 1)).long()
+        places = torch.arange(length, device=x.device)
+        return (places >= first) & (places < first + side)
+
+    around = torch.randint(n, (count,), device=x.device)
+    another = (around + torch.randint(1, max(2, n), (count,), device=x.device)) % n
+    box = within(height)[:, None, :, None] & within(width)[:, None, None, :]
+    return torch.where(box, x[another], x[around])
+
+
+def patch_sizes(sizes: PatchSizes) -> tuple[PatchSize, ...]:
     """Give one size of patches or several as a tuple; raise where one is no number of pixels.
 
     >>> from gpsuq.losses import patch_sizes
-    >>> patch_sizes(4), patch_sizes([None, 16])
-    ((4,), (None, 16))
+    >>> patch_sizes(4), patch_sizes([None, 16, "box"])
+    ((4,), (None, 16, 'box'))
     """
     several = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
-    if not several or not all(size is None or (isinstance(size, int) and size >= 1) for size in several):
-        raise GPSError(f"off_data_patch must be None, a positive number of pixels, or a list of those, got {sizes!r}")
+    known = (size is None or size == BOX or (isinstance(size, int) and size >= 1) for size in several)
+    if not several or not all(known):
+        raise GPSError(
+            f'off_data_patch must be None, a positive number of pixels, "box", or a list of those, got {sizes!r}'
+        )
     return several
 
 
-def unlike_the_data(x: Tensor, count: int, sizes: tuple[int | None, ...]) -> Tensor:
+def unlike_the_data(x: Tensor, count: int, sizes: tuple[PatchSize, ...]) -> Tensor:
     """Give ``count`` inputs in disorder, shares of :func:`shuffled_patches` with each of the sizes.
 
     >>> import torch

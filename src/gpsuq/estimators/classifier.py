@@ -66,8 +66,9 @@ class GPSClassifier(NetworkClassifier):
         Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
         more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
     off_data_patch
-        For images: take patches of so many pixels squared from other observations, not single numbers. Of several
-        sizes each gives a share of the inputs unlike the data; None is for single numbers.
+        For images: take patches of so many pixels squared from other observations, not single numbers; ``"box"`` puts a
+        box of another image into one that is whole otherwise. Of several sizes each gives a share of the inputs unlike
+        the data; None is for single numbers.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
         the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise has

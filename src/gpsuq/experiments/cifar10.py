@@ -15,6 +15,7 @@ from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import SPREAD_WEIGHT
 from gpsuq.experiments import images
 from gpsuq.experiments.image_tables import Published
+from gpsuq.losses import BOX
 from gpsuq.networks import paper_resnet, small_resnet
 from gpsuq.recipes import Recipe
 
@@ -22,7 +23,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern"
 EPOCHS = {"paper": 20, "modern": 10}
 LEARNING_RATE = 0.1
 HEAD = Recipe(epochs=3, n_draws=3)
-OFF_DATA_PATCH = (None, 16, 16, 16)  # one part of images of grain, three of those whose quarters are of different ones
+OFF_DATA_PATCH = (None, BOX, BOX, BOX)  # one part of images of grain, three of those with a box of another image
 _SPREAD_WEIGHT = {"paper": 0.5, "modern": SPREAD_WEIGHT}
 _NOISE_LAYERS = {"paper": ("head.0",), "modern": ("head.0", "head.3", "head.6")}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by

@@ -35,6 +35,7 @@ from gpsuq.experiments.features import (
 )
 from gpsuq.experiments.image_tables import BY_CLASS, ONE
 from gpsuq.experiments.record import command_line, write_metrics
+from gpsuq.losses import BOX, PatchSize
 from gpsuq.plots import save_figure
 from gpsuq.plots.factors import factor_panels
 from gpsuq.recipes import Recipe
@@ -54,7 +55,7 @@ class Setting:
     learning_rate: float = HEAD.learning_rate
     spread_weight: float = SPREAD_WEIGHT
     off_data_spread: float = OFF_DATA_SPREAD
-    off_data: str = "grain, 3 x 16"
+    off_data: str = "grain, 3 boxes"
 
 
 FACTORS: dict[str, tuple[Any, ...]] = {
@@ -66,16 +67,17 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.02, 0.05, 0.1),
     "spread_weight": (0.0, 0.05, 0.2, 0.5),
     "off_data_spread": (0.0, 0.02, 0.05, 0.1, 0.3),
-    "off_data": ("grain", "4", "16", "grain, 4", "grain, 3 x 16"),
+    "off_data": ("grain", "16", "box", "grain, 3 x 4", "grain, 3 x 16", "grain, 3 boxes"),
 }
 """What is varied, one factor at a time."""
 
-OFF_DATA: dict[str, tuple[int | None, ...]] = {
+OFF_DATA: dict[str, tuple[PatchSize, ...]] = {
     "grain": (None,),
-    "4": (4,),
     "16": (16,),
-    "grain, 4": (None, 4),
+    "box": (BOX,),
+    "grain, 3 x 4": (None, 4, 4, 4),
     "grain, 3 x 16": (None, 16, 16, 16),
+    "grain, 3 boxes": (None, BOX, BOX, BOX),
 }
 """Images unlike the data: sizes of the patches that come from different images, with equal shares."""
 
@@ -114,7 +116,7 @@ class Material:
 
     head: nn.Sequential
     known: Features
-    off_data: dict[int | None, Tensor]
+    off_data: dict[PatchSize, Tensor]
     seen: Tensor
     seen_labels: NDArray[np.int64]
     unseen: Tensor

@@ -76,7 +76,7 @@ ON_DATA, ALERT, JOINT = "-on-data", "-alert", "-joint"
 reward for spread off the data, which finds more strangers and ranks mistakes worse; and the name of a method that is
 trained as a whole where the study takes features of the plain network."""
 
-ALERT_WEIGHTS = (0.5, 0.3)
+ALERT_WEIGHTS = (0.5, 0.4)
 """Price of spread at the data, and reward for it off the data, of a method that is alert."""
 
 _GALLERY = 24
