@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
-from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
 from gpsuq.experiments import images
 from gpsuq.experiments.cifar10 import COVERAGE, HEAD, cifar10_study
 from gpsuq.experiments.features import (
@@ -53,8 +52,8 @@ class Setting:
     noise_decay: float = 0.0
     epochs: int | None = HEAD.epochs
     learning_rate: float = HEAD.learning_rate
-    spread_weight: float = SPREAD_WEIGHT
-    off_data_spread: float = OFF_DATA_SPREAD
+    spread_weight: float = 0.05
+    off_data_spread: float = 0.07
     off_data: str = "grain, 3 boxes"
 
 
@@ -66,7 +65,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "epochs": (1, 2, 3, 4, 8),
     "learning_rate": (0.02, 0.05, 0.1),
     "spread_weight": (0.0, 0.05, 0.2, 0.5),
-    "off_data_spread": (0.0, 0.02, 0.05, 0.1, 0.3),
+    "off_data_spread": (0.0, 0.05, 0.07, 0.1, 0.4),
     "off_data": ("grain", "16", "box", "grain, 3 x 4", "grain, 3 x 16", "grain, 3 boxes"),
 }
 """What is varied, one factor at a time."""
@@ -126,7 +125,7 @@ class Material:
 def default_setting(study: images.Study) -> Setting:
     """Give the setting of a study's own GPS rows."""
     place = "head input" if len(study.layer) == 1 else "every layer"
-    return Setting(place=place, spread_weight=study.spread_weight)
+    return Setting(place=place, spread_weight=study.spread_weight, off_data_spread=study.off_data_spread)
 
 
 def settings(default: Setting) -> Iterator[Setting]:

@@ -94,8 +94,8 @@ class Study:
     in per cent that others published for the coverages of :data:`~gpsuq.experiments.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
     judged, too. With ``head`` GPS and Monte Carlo dropout keep the features of the plain network of the same seed, and
-    train its head on by this recipe; without, they train the whole network. ``layer``, ``spread_weight`` and
-    ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`.
+    train its head on by this recipe; without, they train the whole network. ``layer``,
+    ``spread_weight``, ``off_data_spread`` and ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`.
     """
 
     name: str
@@ -110,6 +110,7 @@ class Study:
     coverage: float | None = None
     head: Recipe | None = None
     spread_weight: float = SPREAD_WEIGHT
+    off_data_spread: float = OFF_DATA_SPREAD
     off_data_patch: PatchSizes = None
     augment: Callable[[Tensor], Tensor] | None = None
     outside: Callable[[], Images | None] | None = None
@@ -164,7 +165,7 @@ def _weights(study: Study, method: str) -> tuple[float, float]:
     named = method.removesuffix(JOINT)
     if named.endswith(ON_DATA):
         return 0.0, 0.0
-    return ALERT_WEIGHTS if named.endswith(ALERT) else (study.spread_weight, OFF_DATA_SPREAD)
+    return ALERT_WEIGHTS if named.endswith(ALERT) else (study.spread_weight, study.off_data_spread)
 
 
 def _has_kept_features(study: Study, method: str) -> bool:
@@ -351,7 +352,7 @@ def run(
             estimator(study, method, study.train, 0, progress=False)
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
-                "spread_weight": study.spread_weight, "off_data_spread": OFF_DATA_SPREAD, "alert": ALERT_WEIGHTS,
+                "spread_weight": study.spread_weight, "off_data_spread": study.off_data_spread, "alert": ALERT_WEIGHTS,
                 "layer": study.layer, "off_data_patch": study.off_data_patch, "head": study.head,
                 "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
