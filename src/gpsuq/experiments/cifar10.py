@@ -24,7 +24,8 @@ LEARNING_RATE = 0.1
 HEAD = Recipe(epochs=3, n_draws=3)
 OFF_DATA_PATCH = (None, BOX, BOX, BOX)  # one part of images of grain, three of those with a box of another image
 _SPREAD = {"paper": (0.5, 0.05), "modern": (0.05, 0.07)}  # price at the data, reward off them
-_NOISE_LAYERS = {"paper": ("head.0",), "modern": ("head.0", "head.3", "head.6")}
+_HEAD_LAYERS = {"paper": tuple(f"head.{3 * n}" for n in range(7)), "modern": ("head.0", "head.3", "head.6")}
+_NOISE_LAYERS = {"paper": ("head.0",), "modern": _HEAD_LAYERS["modern"]}
 _EXAMPLES = 5000  # images that inputs are standardised or whitened by
 _MEMBERS = 3
 COVERAGE = 0.77
@@ -62,6 +63,7 @@ def cifar10_study(network: str) -> images.Study:
         _NOISE_LAYERS[network],
         Recipe(epochs=EPOCHS[network], learning_rate=LEARNING_RATE),
         left_out=CIFAR10_CLASSES.index("truck"),
+        head_layers=_HEAD_LAYERS[network],
         members=_MEMBERS,
         coverage=COVERAGE,
         head=HEAD,

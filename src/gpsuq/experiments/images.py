@@ -72,9 +72,9 @@ from gpsuq.thresholds import threshold_for_coverage, thresholds_by_class
 
 METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
 ON_DATA, ALERT, JOINT = "-on-data", "-alert", "-joint"
-"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone; of one with a high
-reward for spread off the data, which finds more strangers and ranks mistakes worse; and the name of a method that is
-trained as a whole where the study takes features of the plain network."""
+"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone; of one with noise at
+every layer of the head and a high reward for spread off the data, which finds more strangers and ranks mistakes worse;
+and the name of a method that is trained as a whole where the study takes features of the plain network."""
 
 ALERT_WEIGHTS = (0.5, 0.4)
 """Price of spread at the data, and reward for it off the data, of a method that is alert."""
@@ -95,7 +95,8 @@ class Study:
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
     judged, too. With ``head`` GPS and Monte Carlo dropout keep the features of the plain network of the same seed, and
     train its head on by this recipe; without, they train the whole network. ``layer``,
-    ``spread_weight``, ``off_data_spread`` and ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`.
+    ``spread_weight``, ``off_data_spread`` and ``off_data_patch`` are those of :class:`~gpsuq.GPSClassifier`;
+    ``head_layers`` are all layers where noise could enter, if there are more.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Study:
     layer: str | tuple[str, ...]
     recipe: Recipe
     left_out: int
+    head_layers: tuple[str, ...] | None = None
     members: int = 5
     dropout: float = 0.25
     coverage: float | None = None
@@ -149,7 +151,7 @@ def estimator(
         price, reward = _weights(study, method)
         noise: dict[str, Any] = {"ratio": _ratio(method), "off_data_patch": study.off_data_patch}
         gps = GPSClassifier if plain is None else HeadGPS
-        return gps(network, study.layer, spread_weight=price, off_data_spread=reward, **noise, **common)
+        return gps(network, _layers(study, method), spread_weight=price, off_data_spread=reward, **noise, **common)
     raise GPSError(f"unknown method {method!r}; use one of {', '.join(METHODS)}, or gps- with another ratio")
 
 
@@ -158,6 +160,11 @@ def _ratio(method: str) -> float:
         return float(re.sub(f"^gps-|({'|'.join((ON_DATA, ALERT, JOINT))})+$", "", method))
     except ValueError:
         raise GPSError(f"{method!r} must have a number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}") from None
+
+
+def _layers(study: Study, method: str) -> str | tuple[str, ...]:
+    """Give the layers where noise enters."""
+    return study.head_layers if ALERT in method and study.head_layers is not None else study.layer
 
 
 def _weights(study: Study, method: str) -> tuple[float, float]:
@@ -353,8 +360,8 @@ def run(
     started = time.perf_counter()
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": study.spread_weight, "off_data_spread": study.off_data_spread, "alert": ALERT_WEIGHTS,
-                "layer": study.layer, "off_data_patch": study.off_data_patch, "head": study.head,
-                "members": study.members, "coverage": study.coverage}  # fmt: skip
+                "layer": study.layer, "head_layers": study.head_layers, "off_data_patch": study.off_data_patch,
+                "head": study.head, "members": study.members, "coverage": study.coverage}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
     started -= sum(row["seconds"] for row in rows.rows)  # rows of earlier runs took their time, too
     for seed in seeds:
@@ -390,7 +397,7 @@ def row_key(study: Study, table: int, method: str) -> str:
         own = (study.members,)
     elif method.startswith("gps-") and ON_DATA not in method:
         own = _weights(study, method)
-        own = own if study.off_data_patch is None else (*own, study.off_data_patch, study.layer)
+        own = own if study.off_data_patch is None else (*own, study.off_data_patch, _layers(study, method))
     if _has_kept_features(study, method):
         own = (*own, study.head)
         own = (*own, "matched noise") if method.startswith("gps-") else own
