@@ -19,6 +19,7 @@ from gpsuq.errors import GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SPREAD
 from gpsuq.experiments import features, heads, images, mnist
 from gpsuq.experiments.image_tables import COVERAGES, calibrated_table, error_at
+from gpsuq.experiments.rows import begin
 from gpsuq.networks import feed_forward
 from gpsuq.recipes import Recipe
 
@@ -170,16 +171,16 @@ def test_rows_of_other_settings_are_not_mixed(tmp_path):
 
 def test_a_row_is_kept_while_what_it_depends_on_is_the_same(tmp_path, monkeypatch):
     key = partial(images.row_key, mnist.digits_study(), 1)
-    rows = images.begin(tmp_path, key, force=False)
+    rows = begin(tmp_path, key, force=False)
     for method in ("plain", "gps-0.5"):
         rows.append({"method": method, "seed": 0})
     monkeypatch.setattr(images, "SPREAD_WEIGHT", 0.7)
-    again = images.begin(tmp_path, key, force=False)
+    again = begin(tmp_path, key, force=False)
     assert again.has("plain", 0)
     assert not again.has("gps-0.5", 0)
     again.append({"method": "gps-0.5", "seed": 0})
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 3  # the row of other settings is left alone
-    assert len(images.begin(tmp_path, key, force=False).frame()) == 2
+    assert len(begin(tmp_path, key, force=False).frame()) == 2
 
 
 def test_a_forced_start_leaves_no_numbers_of_rows_that_it_deleted(tmp_path):
@@ -187,7 +188,7 @@ def test_a_forced_start_leaves_no_numbers_of_rows_that_it_deleted(tmp_path):
         (tmp_path / name).write_text("")
     for name in ("models", "predictions"):
         (tmp_path / name).mkdir()
-    images.begin(tmp_path, str, force=True)
+    begin(tmp_path, str, force=True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -34,6 +34,7 @@ from gpsuq.experiments.features import (
 )
 from gpsuq.experiments.image_tables import BY_CLASS, ONE
 from gpsuq.experiments.record import command_line, write_metrics
+from gpsuq.experiments.rows import begin
 from gpsuq.losses import BOX, PatchSize
 from gpsuq.plots import save_figure
 from gpsuq.plots.factors import factor_panels
@@ -250,7 +251,7 @@ def run(
     study = images.with_epochs(cifar10_study(network), epochs)
     started = time.perf_counter()
     default = default_setting(study)
-    rows = images.begin(out, lambda _: repr(("heads", study.name, study.recipe, HEAD)), force=force)
+    rows = begin(out, lambda _: repr(("heads", study.name, study.recipe, HEAD)), force=force)
     material: Material | None = None
     for seed in seeds:
         for setting in settings(default):

@@ -7,9 +7,7 @@ join the table.
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gpsuq.baselines import DropoutClassifier, PlainClassifier
-from gpsuq.checkpoints import read_state, write_atomically, write_state
+from gpsuq.checkpoints import read_state, write_state
 from gpsuq.datasets.images import Images
 from gpsuq.decisions import (
     ClassUncertainty,
@@ -50,6 +48,7 @@ from gpsuq.experiments.image_tables import (
     BY_CLASS,
     COVERAGES,
     CURVES,
+    METHODS,
     ONE,
     Published,
     calibrated_table,
@@ -60,17 +59,16 @@ from gpsuq.experiments.image_tables import (
     summarise,
 )
 from gpsuq.experiments.record import command_line, write_metrics
+from gpsuq.experiments.rows import begin
 from gpsuq.losses import PatchSizes
 from gpsuq.plots import save_figure
 from gpsuq.plots.classes import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
 from gpsuq.recipes import Recipe
 from gpsuq.reports import Section, classifier_page, experiment_page, write_page
-from gpsuq.reports.experiment import METRICS_FILE
-from gpsuq.reports.saved import REPORT_FILE, ROWS_FILE
+from gpsuq.reports.saved import REPORT_FILE
 from gpsuq.seeds import derive_seed
 from gpsuq.thresholds import threshold_for_coverage, thresholds_by_class
 
-METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
 ON_DATA, ALERT, JOINT = "-on-data", "-alert", "-joint"
 """End the name of a GPS method that is trained by the paper's loss, the score of the data alone; of one with noise at
 every layer of the head and a high reward for spread off the data, which finds more strangers and ranks mistakes worse;
@@ -404,51 +402,6 @@ def row_key(study: Study, table: int, method: str) -> str:
     if table == 2 and study.coverage is not None:
         own = (*own, study.coverage, BY_CLASS)
     return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
-
-
-def begin(out: Path, key: Callable[[str], str], *, force: bool) -> Rows:
-    """Give the rows that are in a directory already; with ``force``, start anew."""
-    out.mkdir(parents=True, exist_ok=True)
-    if force:
-        for name in (ROWS_FILE, METRICS_FILE):
-            (out / name).unlink(missing_ok=True)
-        for kept in ("models", "predictions"):
-            shutil.rmtree(out / kept, ignore_errors=True)
-    return Rows(out / ROWS_FILE, key)
-
-
-class Rows:
-    """Rows on disk, one line each; ``key`` describes what a row of a method depends on, and others are left alone.
-
-    A file that holds nothing but others is refused.
-    """
-
-    def __init__(self, path: Path, key: Callable[[str], str]) -> None:
-        self.path, self.key = path, key
-        self.lines: list[dict[str, Any]] = []
-        self.rows: list[dict[str, Any]] = []
-        if path.exists():
-            self.lines = [json.loads(line) for line in path.read_text().splitlines()]
-            self.rows = [line["row"] for line in self.lines if line["key"] == key(line["row"]["method"])]
-            if self.lines and not self.rows:
-                raise GPSError(f"{path} holds rows of other settings; choose another directory or pass --force")
-
-    def has(self, method: str, seed: int) -> bool:
-        return any(row["method"] == method and row["seed"] == seed for row in self.rows)
-
-    def append(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
-        self.lines.append({"key": self.key(row["method"]), "row": row})
-        write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in self.lines).encode())
-
-    def frame(self) -> pd.DataFrame:
-        order = {method: number for number, method in enumerate(METHODS)}
-
-        def place(row: dict[str, Any]) -> tuple[int, int]:
-            return order.get(row["method"], len(order)), row["seed"]
-
-        rows: list[dict[str, Any]] = sorted(self.rows, key=place)
-        return pd.DataFrame(rows)
 
 
 def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progress: bool) -> list[Path]:
