@@ -35,6 +35,7 @@ from gpsuq.decisions import assess
 from gpsuq.models import categorical, poisson_counts
 from gpsuq.networks import feed_forward
 from gpsuq.reports import (
+    Gallery,
     Page,
     Section,
     Table,
@@ -527,6 +528,20 @@ def test_wide_tables_are_printed_whole(browser, tmp_path):
 def test_long_headings_may_break_at_underscores_only_where_they_are():
     html = render(Page("", "", [Section("", [Table(pd.DataFrame({"mean_of_<b>": [1.0]}))])]))
     assert "mean_<wbr>of_<wbr>&lt;b&gt;" in html
+
+
+def test_every_class_has_its_own_line_in_the_boxplots(browser, tmp_path):
+    boxes = [[0.4, 0.6, 0.8, 0.9, 1.0, 0.4], [0.0, 0.1, 0.2, 0.4, 0.6, 0.0]]
+    item = {"title": "one", "image": None, "label": None, "prediction": "cat", "uncertain": True, "wrong": False}
+    item |= {"scores": {"uqc shortfall": 0.6}, "boxes": boxes}
+    gallery = Gallery(["cat", "dog"], [item], levels=["5%", "25%", "50%", "75%", "95%"], certain_above=[0.5, 0.8])
+    tab, problems = opened(browser, Page("", "", [Section("", [gallery])]), tmp_path / "page.html")
+    tab.locator(".item").click()
+    line = tab.locator("svg path[stroke-dasharray]").get_attribute("d")
+    levels = [float(level) for level in re.findall(r"V([\d.]+)h", line)]
+    assert len(levels) == 2
+    assert levels[0] > levels[1]  # the higher threshold is drawn higher
+    assert problems == []
 
 
 def test_only_what_is_shown_is_printed(digits_page, browser, tmp_path):

@@ -89,7 +89,7 @@ document.querySelectorAll(".gallery").forEach((gallery) => {
         element("p", { textContent: said + truth }),
         boxplot(item),
         element("p", {
-          textContent: `Boxes: quantiles ${data.levels.join(", ")} over draws. Crosses: t_h. Certain where one is above the dashed line.`,
+          textContent: `Boxes: quantiles ${data.levels.join(", ")} over draws. Crosses: t_h. Certain where the highest is above the dashed line.`,
         }),
       ),
     );
