@@ -33,7 +33,10 @@ MethodsOption = Annotated[
     str,
     typer.Option(
         "--methods",
-        help="Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas.",
+        help=(
+            "Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas; GPS also with -alert (finds more "
+            "strangers), -joint (the whole network is trained) or -on-data (the paper's loss) behind the ratio."
+        ),
     ),
 ]
 SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds, with commas.")]
