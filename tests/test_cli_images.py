@@ -169,12 +169,13 @@ def test_rows_of_other_settings_are_not_mixed(tmp_path):
     assert len(row["losses"]) == 2
 
 
-def test_a_row_is_kept_while_what_it_depends_on_is_the_same(tmp_path, monkeypatch):
-    key = partial(images.row_key, mnist.digits_study(), 1)
+def test_a_row_is_kept_while_what_it_depends_on_is_the_same(tmp_path):
+    study = mnist.digits_study()
+    key = partial(images.row_key, study, 1)
     rows = begin(tmp_path, key, force=False)
     for method in ("plain", "gps-0.5"):
         rows.append({"method": method, "seed": 0})
-    monkeypatch.setattr(images, "SPREAD_WEIGHT", 0.7)
+    key = partial(images.row_key, replace(study, spread_weight=0.7), 1)
     again = begin(tmp_path, key, force=False)
     assert again.has("plain", 0)
     assert not again.has("gps-0.5", 0)
