@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _ORDER = ("data", "truth", "gps", "bayes", "good")
 _MARKERS = ("o", "s", "^", "D", "v")
+_ROOM = 30  # letters below a panel
 
 
 def factor_panels(tables: Mapping[str, pd.DataFrame], unit: str = "%") -> Figure:
@@ -30,7 +31,9 @@ def factor_panels(tables: Mapping[str, pd.DataFrame], unit: str = "%") -> Figure
             for number, measure in enumerate(table.columns):
                 color, marker = COLORS[_ORDER[number % len(_ORDER)]], _MARKERS[number % len(_MARKERS)]
                 ax.plot(places, table[measure], color=color, marker=marker, markersize=5, label=measure)
-            ax.set_xticks(places, [f"{value:g}" if isinstance(value, float) else str(value) for value in table.index])
+            names = [f"{value:g}" if isinstance(value, float) else str(value) for value in table.index]
+            crowded = sum(map(len, names)) > _ROOM
+            ax.set_xticks(places, names, rotation=30 if crowded else 0, ha="right" if crowded else "center")
             ax.margins(x=0.12)
             ax.set_xlabel(factor)
         for ax in panels[:, 0]:
