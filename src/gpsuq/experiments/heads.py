@@ -203,13 +203,16 @@ def one_row(material: Material, setting: Setting, seed: int) -> dict[str, Any]:
 MEASURES = {
     "error": "error",
     "certain_error": "certain error",
-    "uncertain": "Uncertain, seen classes",
-    "noise_uncertain": "Uncertain, noise",
-    f"{BY_CLASS}_unseen_uncertain": f"unseen class found at {COVERAGE:.0%} of every class",
-    "unseen_uncertain": "Uncertain, unseen class",
-    f"{ONE}_unseen_uncertain": f"unseen class found at {COVERAGE:.0%} of all",
+    "uncertain": "Uncertain",
+    "noise_uncertain": "noise found",
+    f"{BY_CLASS}_unseen_uncertain": "strangers by class",
+    f"{ONE}_unseen_uncertain": "strangers, one threshold",
+    "unseen_uncertain": "strangers, default",
     "aurc": "AURC",
 }
+"""Shares of the seen classes, of noise and of the class that was not in training that are Uncertain; strangers also by
+verdicts that leave a share :data:`COVERAGE` of the seen images certain, of every class or of all."""
+
 _DRAWN = 5  # of these measures, the first
 
 
@@ -225,9 +228,9 @@ def by_factor(frame: pd.DataFrame, default: Setting) -> dict[str, pd.DataFrame]:
 
 
 def markdown(tables: dict[str, pd.DataFrame]) -> str:
-    """Write all factors as one table."""
+    """Write all factors as one table, in per cent."""
     columns = list(MEASURES.values())
-    lines = ["| factor | value | " + " | ".join(f"{column} (%)" for column in columns) + " |"]
+    lines = ["| factor | value | " + " | ".join(columns) + " |"]
     lines.append("|" + "---|" * (len(columns) + 2))
     for factor, table in tables.items():
         for value, row in table.iterrows():
