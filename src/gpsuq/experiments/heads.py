@@ -255,12 +255,15 @@ def run(
     started = time.perf_counter()
     default = default_setting(study)
     rows = begin(out, lambda _: repr(("heads", study.name, study.recipe, HEAD)), force=force)
+    started -= sum(row.get("seconds", 0.0) for row in rows.rows)  # those of earlier runs took their time, too
     material: Material | None = None
     for seed in seeds:
         for setting in settings(default):
             if not rows.has(repr(setting), seed):
                 material = material or prepared(study, out, progress=progress)
-                rows.append(one_row(material, setting, seed))
+                begun = time.perf_counter()
+                row = one_row(material, setting, seed)
+                rows.append(row | {"seconds": round(time.perf_counter() - begun, 1)})
     tables = by_factor(rows.frame(), default)
     text = out / "table_heads.md"
     text.write_text(markdown(tables))
