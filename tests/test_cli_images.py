@@ -184,6 +184,14 @@ def test_a_row_is_kept_while_what_it_depends_on_is_the_same(tmp_path):
     assert len(begin(tmp_path, key, force=False).frame()) == 2
 
 
+def test_rows_of_another_network_of_the_same_name_are_refused(tmp_path):
+    study = mnist.digits_study()
+    begin(tmp_path, partial(images.row_key, study, 1), force=False).append({"method": "plain", "seed": 0})
+    other = replace(study, network=lambda data, dropout: nn.Sequential(nn.Flatten(), nn.Linear(64, len(data.classes))))
+    with pytest.raises(GPSError, match="rows of other settings"):
+        begin(tmp_path, partial(images.row_key, other, 1), force=False)
+
+
 def test_a_forced_start_leaves_no_numbers_of_rows_that_it_deleted(tmp_path):
     for name in ("rows.jsonl", "metrics.json"):
         (tmp_path / name).write_text("")

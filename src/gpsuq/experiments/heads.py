@@ -254,7 +254,8 @@ def run(
     study = images.with_epochs(cifar10_study(network), epochs)
     started = time.perf_counter()
     default = default_setting(study)
-    rows = begin(out, lambda _: repr(("heads", study.name, study.recipe, HEAD)), force=force)
+    key = repr(("heads", study.name, images.layers_digest(study), study.recipe, HEAD))
+    rows = begin(out, lambda _: key, force=force)
     started -= sum(row.get("seconds", 0.0) for row in rows.rows)  # those of earlier runs took their time, too
     material: Material | None = None
     for seed in seeds:

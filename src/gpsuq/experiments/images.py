@@ -7,6 +7,7 @@ join the table.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -80,6 +81,7 @@ ALERT_WEIGHTS = (0.5, 0.4)
 _GALLERY = 24
 _STRANGE_IMAGES = 2000
 _ASIDE = 10
+_FEW = 20
 
 
 @dataclass(frozen=True)
@@ -401,7 +403,13 @@ def row_key(study: Study, table: int, method: str) -> str:
         own = (*own, "matched noise") if method.startswith("gps-") else own
     if table == 2 and study.coverage is not None:
         own = (*own, study.coverage, BY_CLASS)
-    return repr((study.name, table, study.recipe, study.left_out, repr(study.augment), *own))
+    return repr((study.name, layers_digest(study), table, study.recipe, study.left_out, repr(study.augment), *own))
+
+
+def layers_digest(study: Study) -> str:
+    """Digest the layers of a study's network: rows of another one that had the same name are not taken for its own."""
+    network = study.network(study.train.rows(slice(0, _FEW)), 0.0)
+    return hashlib.blake2b(repr(network).encode(), digest_size=4).hexdigest()
 
 
 def figures(study: Study, table: int, frame: pd.DataFrame, out: Path, *, progress: bool) -> list[Path]:
