@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gpsuq import GPSError
-from gpsuq.augment import ShiftAndFlip
+from gpsuq.augment import ShiftAndFlip, WindowsFirst
 
 
 def test_every_image_is_a_shifted_or_mirrored_part_of_its_padding():
@@ -34,7 +34,29 @@ def test_nothing_changes_where_nothing_is_asked_for():
     assert torch.equal(ShiftAndFlip(0, flip=False)(x), x)
 
 
+def test_the_first_epochs_see_windows_and_the_others_whole_images():
+    torch.manual_seed(0)
+    rows = torch.arange(32.0)[None, None, :, None].expand(3, 1, 32, 48)
+    columns = torch.arange(48.0).expand(3, 1, 32, 48)
+    x = torch.cat([rows, columns], 1)
+    augment = WindowsFirst(ShiftAndFlip(0, flip=False), epochs=2)
+    corners = set()
+    for number in [0, 1] * 100:
+        window = augment.for_epoch(number)(x)
+        row, column = (int(place) for place in window[0, :, 0, 0])
+        assert torch.equal(window, x[:, :, row : row + 26, column : column + 39])
+        corners.add((row, column))
+    assert {row for row, _ in corners} == set(range(7))
+    assert {column for _, column in corners} == set(range(10))
+    assert torch.equal(augment.for_epoch(2)(x), x)
+    assert torch.equal(augment(x), x)
+    tiny = torch.rand(2, 3, 2, 2)
+    assert torch.equal(augment.for_epoch(0)(tiny), tiny)
+
+
 def test_bad_input():
+    with pytest.raises(GPSError, match="epochs must be an integer"):
+        WindowsFirst(ShiftAndFlip(2), epochs=-1)
     with pytest.raises(GPSError, match="at least 0"):
         ShiftAndFlip(-1)
     with pytest.raises(GPSError, match="shape"):

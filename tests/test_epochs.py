@@ -56,6 +56,23 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_ends(batches, tmp_path):
     assert torch.equal(again[0].weight, whole[0].weight)
 
 
+class ShrinkingFirst:
+    """Halves the inputs of the first two epochs."""
+
+    def __call__(self, x):
+        raise AssertionError("training asks for the epoch")
+
+    def for_epoch(self, number):
+        return (lambda x: x / 2) if number < 2 else (lambda x: x)
+
+
+def test_an_augmentation_is_asked_for_the_epoch_that_it_is_in(batches):
+    batches = replace(batches, prepare=ShrinkingFirst())
+    sizes = [sum(float(x.abs().sum()) for x, _ in batches.epoch(number)) for number in range(4)]
+    total = float(batches.x.abs().sum())
+    assert sizes == pytest.approx([total / 2, total / 2, total, total], rel=1e-5)
+
+
 def test_another_loss_or_architecture_does_not_join_a_checkpoint(batches, tmp_path):
     train_network(network(), loss, batches, RECIPE, seed=3, checkpoint=tmp_path)
     with pytest.raises(CheckpointError, match="other data, settings"):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from gpsuq.errors import GPSError
+
+_WINDOW = 13 / 16  # of an image's side
 
 
 class ShiftAndFlip:
@@ -49,3 +53,45 @@ class ShiftAndFlip:
 
     def __repr__(self) -> str:
         return f"ShiftAndFlip({self.pixels}, flip={self.flip})"
+
+
+class WindowsFirst:
+    """Let the first epochs see windows of the images, 13/16 as high and wide, and the others whole images.
+
+    A window is at random, and the same for all images of a batch. For a convolutional network that takes images of any
+    size, such an epoch is two thirds of the work. ``augment`` changes the images before; :meth:`for_epoch` is what
+    training asks for.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpsuq.augment import ShiftAndFlip, WindowsFirst
+    >>> augment = WindowsFirst(ShiftAndFlip(2), epochs=6)
+    >>> images = torch.rand(10, 3, 32, 32)
+    >>> augment.for_epoch(5)(images).shape, augment.for_epoch(6)(images).shape
+    (torch.Size([10, 3, 26, 26]), torch.Size([10, 3, 32, 32]))
+    """
+
+    def __init__(self, augment: Callable[[Tensor], Tensor], *, epochs: int) -> None:
+        if not isinstance(epochs, int) or epochs < 0:
+            raise GPSError(f"epochs must be an integer of at least 0, got {epochs!r}")
+        self.augment = augment
+        self.epochs = epochs
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Give changed copies of whole images."""
+        return self.augment(x)
+
+    def for_epoch(self, number: int) -> Callable[[Tensor], Tensor]:
+        """Give what changes the images of an epoch, counted from 0."""
+        return self._windows if number < self.epochs else self.augment
+
+    def _windows(self, x: Tensor) -> Tensor:
+        images = self.augment(x)
+        height, width = (round(_WINDOW * side) for side in images.shape[2:])
+        spare = torch.tensor(images.shape[2:]) - torch.tensor([height, width])
+        row, column = (torch.rand(2) * (spare + 1)).long().tolist()
+        return images[:, :, row : row + height, column : column + width]
+
+    def __repr__(self) -> str:
+        return f"WindowsFirst({self.augment!r}, epochs={self.epochs})"

@@ -48,7 +48,8 @@ class Batches(ABC):
 class ArrayBatches(Batches):
     """Batches of data in memory, in a new order every epoch; a last batch of a single row is left out.
 
-    ``prepare`` maps the inputs of a batch, such as augmentation does; it may draw random numbers.
+    ``prepare`` maps the inputs of a batch, such as augmentation does; it may draw random numbers. One that has a method
+    ``for_epoch`` is asked by it for what maps the inputs of that epoch.
     """
 
     x: Tensor
@@ -63,10 +64,11 @@ class ArrayBatches(Batches):
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         order = torch.randperm(len(self.x), generator=random_block(self.seed, "order", number))
+        prepare = self.prepare.for_epoch(number) if hasattr(self.prepare, "for_epoch") else self.prepare
         for start in range(0, len(self) * self.batch_size, self.batch_size):
             rows = order[start : start + self.batch_size]
             x = self.x[rows]
-            yield x if self.prepare is None else self.prepare(x), self.y[rows]
+            yield x if prepare is None else prepare(x), self.y[rows]
 
     def digest(self) -> bytes:
         digest = hashlib.blake2b(repr((tuple(self.x.shape), self.x.dtype)).encode(), digest_size=16)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from gpsuq.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.errors import GPSError
+from gpsuq.estimators.classifier import OFF_DATA_SPREAD, SPREAD_WEIGHT
 from gpsuq.experiments import images
 from gpsuq.experiments.cifar10 import COVERAGE, HEAD, cifar10_study
 from gpsuq.experiments.features import (
@@ -53,8 +54,8 @@ class Setting:
     noise_decay: float = 0.0
     epochs: int | None = HEAD.epochs
     learning_rate: float = HEAD.learning_rate
-    spread_weight: float = 0.05
-    off_data_spread: float = 0.07
+    spread_weight: float = SPREAD_WEIGHT
+    off_data_spread: float = OFF_DATA_SPREAD
     off_data: str = "grain, 3 boxes"
 
 
@@ -251,7 +252,7 @@ def run(
     """Train the trunk and all heads, then write the table and the figure; ``epochs`` are those of the trunk."""
     if not seeds:
         raise GPSError("at least one seed is needed")
-    study = images.with_epochs(cifar10_study(network), epochs)
+    study = cifar10_study(network, epochs)
     started = time.perf_counter()
     default = default_setting(study)
     key = repr(("heads", study.name, images.layers_digest(study), study.recipe, HEAD))
