@@ -59,7 +59,7 @@ class WindowsFirst:
     """Let the first epochs see windows of the images, 13/16 as high and wide, and the others whole images.
 
     A window is at random, and the same for all images of a batch. For a convolutional network that takes images of any
-    size, such an epoch is two thirds of the work. ``augment`` changes the images before; :meth:`for_epoch` is what
+    size, such an epoch is seven tenths of the work. ``augment`` changes the images before; :meth:`for_epoch` is what
     training asks for.
 
     Examples

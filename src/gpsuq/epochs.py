@@ -64,7 +64,8 @@ class ArrayBatches(Batches):
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         order = torch.randperm(len(self.x), generator=random_block(self.seed, "order", number))
-        prepare = self.prepare.for_epoch(number) if hasattr(self.prepare, "for_epoch") else self.prepare
+        for_epoch = getattr(self.prepare, "for_epoch", None)
+        prepare = self.prepare if for_epoch is None else for_epoch(number)
         for start in range(0, len(self) * self.batch_size, self.batch_size):
             rows = order[start : start + self.batch_size]
             x = self.x[rows]
