@@ -57,6 +57,8 @@ def test_the_first_epochs_see_windows_and_the_others_whole_images():
 def test_bad_input():
     with pytest.raises(GPSError, match="epochs must be an integer"):
         WindowsFirst(ShiftAndFlip(2), epochs=-1)
+    with pytest.raises(GPSError, match="shape"):
+        WindowsFirst(torch.relu, epochs=1).for_epoch(0)(torch.rand(3, 8))
     with pytest.raises(GPSError, match="at least 0"):
         ShiftAndFlip(-1)
     with pytest.raises(GPSError, match="shape"):

@@ -88,6 +88,8 @@ class WindowsFirst:
 
     def _windows(self, x: Tensor) -> Tensor:
         images = self.augment(x)
+        if images.dim() != 4:
+            raise GPSError(f"images must have shape (n, channel, row, column), got {tuple(images.shape)}")
         height, width = (round(_WINDOW * side) for side in images.shape[2:])
         spare = torch.tensor(images.shape[2:]) - torch.tensor([height, width])
         row, column = (torch.rand(2) * (spare + 1)).long().tolist()
