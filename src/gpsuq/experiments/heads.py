@@ -255,7 +255,7 @@ def run(
     study = cifar10_study(network, epochs)
     started = time.perf_counter()
     default = default_setting(study)
-    key = repr(("heads", study.name, images.layers_digest(study), study.recipe, HEAD))
+    key = repr(("heads", study.name, images.layers_digest(study), study.recipe, HEAD, repr(study.augment)))
     rows = begin(out, lambda _: key, force=force)
     started -= sum(row.get("seconds", 0.0) for row in rows.rows)  # those of earlier runs took their time, too
     material: Material | None = None
@@ -271,7 +271,13 @@ def run(
     text.write_text(markdown(tables))
     results = {factor: table.round(4).to_dict(orient="index") for factor, table in tables.items()}
     command = command_line("heads", out, seeds=",".join(map(str, seeds)), network=network, epochs=epochs)
-    chosen = {"trunk": study.recipe, "head": HEAD, "default": default, "seeds": list(seeds)}
+    chosen = {
+        "trunk": study.recipe,
+        "augment": repr(study.augment),
+        "head": HEAD,
+        "default": default,
+        "seeds": list(seeds),
+    }
     files = [
         write_metrics(out, command, settings=chosen, results=results, started=started),
         text,

@@ -361,7 +361,8 @@ def run(
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": study.spread_weight, "off_data_spread": study.off_data_spread, "alert": ALERT_WEIGHTS,
                 "layer": study.layer, "head_layers": study.head_layers, "off_data_patch": study.off_data_patch,
-                "head": study.head, "members": study.members, "coverage": study.coverage}  # fmt: skip
+                "head": study.head, "members": study.members, "coverage": study.coverage,
+                "augment": repr(study.augment)}  # fmt: skip
     rows = begin(out, partial(row_key, study, table), force=force)
     started -= sum(row["seconds"] for row in rows.rows)  # rows of earlier runs took their time, too
     for seed in seeds:
