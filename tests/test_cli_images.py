@@ -232,8 +232,9 @@ def test_both_networks_for_cifar10(some_cifar10, tmp_path, network, table):
     quality = (tmp_path / "out" / f"table{table}_quality.md").read_text().splitlines()
     assert ("AUROC, unseen class" in quality[0]) == (table == 2)
     assert float(quality[2].split(" | ")[2]) == pytest.approx(rows[0]["log_loss"], rel=1e-3)
-    command = json.loads((tmp_path / "out" / "metrics.json").read_text())["command"]
-    assert f"--network {network} --epochs 1" in command
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert f"--network {network} --epochs 1" in metrics["command"]
+    assert metrics["settings"]["augment"].startswith("ShiftAndFlip" if network == "paper" else "WindowsFirst")
 
 
 def test_a_missing_cifar10_file_and_an_unknown_network_are_named(some_cifar10, tmp_path):
@@ -269,8 +270,13 @@ def test_heads_on_the_features_of_one_trunk(some_cifar10, tmp_path, monkeypatch)
     assert [line.split(" | ")[1] for line in table.splitlines()[2:]] == [
         *("0.1", "0.5", "head input", "every layer", "16", "grain, 3 boxes")
     ]
+    assert "ShiftAndFlip" in json.loads((tmp_path / "out" / "metrics.json").read_text())["settings"]["augment"]
     monkeypatch.setattr(heads, "prepared", None)
     assert invoke(*options).exit_code == 0
+    monkeypatch.setattr("gpsuq.experiments.cifar10._WINDOWS", 0.0)
+    result = invoke(*options)
+    assert result.exit_code == 1
+    assert "other settings" in " ".join(result.output.split())  # the trunk would be another one
 
 
 @pytest.mark.parametrize(
