@@ -102,10 +102,18 @@ def test_heads_are_trained_on_the_features_of_the_plain_network(tmp_path):
         assert draws.std(1).max() > 0.01
         assert (head.predict(pixels) == study.test.labels).mean() > 0.9
     assert len(whole.losses_) == 8
+    longer = train("plain-head")
+    assert torch.equal(longer.network_.get_submodule("trunk.1").weight, plain.network_.get_submodule("trunk.1").weight)
+    assert len(longer.losses_) == 10
+    assert longer.losses_[-1] < plain.losses_[-1]
+    assert (longer.predict(pixels) == study.test.labels).mean() > 0.9
+    with pytest.raises(GPSError, match="kept features"):
+        images.estimator(replace(study, head=None), "plain-head", study.train, 0, progress=False)
     keys = [images.row_key(study, 1, method) for method in ("gps-0.5", "gps-0.5-joint", "dropout", "dropout-joint")]
+    keys += [images.row_key(study, 1, method) for method in ("plain", "plain-head")]
     other = replace(study, head=Recipe(epochs=4))
     keys += [images.row_key(other, 1, "gps-0.5")]
-    assert len(set(keys)) == 5
+    assert len(set(keys)) == 7
     anew = images.trained(other, "gps-0.5", 0, study.train, tmp_path, progress=False)
     assert len(anew.losses_) == 4  # in the place of the checkpoint with ten epochs
 

@@ -35,7 +35,8 @@ MethodsOption = Annotated[
         "--methods",
         help=(
             "Any of plain, dropout, ensemble, gps-0.5, gps-0.25, with commas; GPS also with -alert (finds more "
-            "strangers), -joint (the whole network is trained) or -on-data (the paper's loss) behind the ratio."
+            "strangers), -joint (the whole network is trained) or -on-data (the paper's loss) behind the ratio; on "
+            "CIFAR-10 also plain-head, the plain network with a head trained on as long as the others'."
         ),
     ),
 ]

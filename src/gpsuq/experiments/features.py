@@ -140,9 +140,13 @@ def fit_head(model: NetworkClassifier, features: Features, checkpoint: Path | No
 
 def join(model: NetworkClassifier, trunk: nn.Sequential, data: Images) -> NetworkClassifier:
     """Put the trunk before a head that was trained on its features: a classifier of images again."""
-    head = cast(nn.Sequential, model.network_.module)
-    layers = OrderedDict([*trunk.named_children(), *head.named_children()])
-    model.network_.module = nn.Sequential(layers).eval()
+    bare = isinstance(model.network_, nn.Sequential)  # that of the plain network; the others' has draws around it
+    head = cast(nn.Sequential, model.network_ if bare else model.network_.module)
+    whole = nn.Sequential(OrderedDict([*trunk.named_children(), *head.named_children()])).eval()
+    if bare:
+        model.network_ = whole
+    else:
+        model.network_.module = whole
     model.input_shape_ = tuple(data.bytes.shape[1:])
     model.n_features_in_ = data.bytes[0].size
     return model

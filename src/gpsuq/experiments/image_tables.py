@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-METHODS = ("plain", "dropout", "ensemble", "gps-0.5", "gps-0.25")
+METHODS = ("plain", "plain-head", "dropout", "ensemble", "gps-0.5", "gps-0.25")
 """Methods in the order of the tables; others follow."""
 
 COVERAGES = tuple(np.round(np.concatenate([np.arange(0.5, 0.9, 0.01), np.arange(0.9, 1.0005, 0.001)]), 3).tolist())

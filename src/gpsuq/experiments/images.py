@@ -75,6 +75,9 @@ ON_DATA, ALERT, JOINT = "-on-data", "-alert", "-joint"
 every layer of the head and a high reward for spread off the data, which finds more strangers and ranks mistakes worse;
 and the name of a method that is trained as a whole where the study takes features of the plain network."""
 
+PLAIN_HEAD = "plain-head"
+"""The plain network, whose head was trained on as long as those of GPS and dropout, without noise."""
+
 ALERT_WEIGHTS = (0.5, 0.4)
 """Price of spread at the data, and reward for it off the data, of a method that is alert."""
 
@@ -143,7 +146,9 @@ def estimator(
         heads = (split_network(whole, first_layer(study))[1] for whole in (made, plain.network_))
         return with_weights(*heads)
 
-    if method == "plain":
+    if method == PLAIN_HEAD and study.head is None:
+        raise GPSError(f"{method!r} is for studies that train heads on kept features, and {study.name} is none of them")
+    if method in ("plain", PLAIN_HEAD):
         return PlainClassifier(network, **common)
     if method.removesuffix(JOINT) == "dropout":
         return DropoutClassifier(lambda: network(study.dropout), **common)
@@ -177,7 +182,8 @@ def _weights(study: Study, method: str) -> tuple[float, float]:
 
 def _has_kept_features(study: Study, method: str) -> bool:
     """Whether a method trains a head on the features of the plain network, and not the whole network."""
-    return study.head is not None and not method.endswith(JOINT) and method.startswith(("dropout", "gps-"))
+    kept = method == PLAIN_HEAD or method.startswith(("dropout", "gps-"))
+    return study.head is not None and kept and not method.endswith(JOINT)
 
 
 def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, progress: bool) -> NetworkClassifier:
