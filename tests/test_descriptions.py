@@ -59,6 +59,19 @@ def with_helper(factor):
     return names["times"]
 
 
+def with_method(called):
+    def make(factor):
+        names = {}
+        method, helper = (
+            f"def {called}(self, x): return [self.own(y) for y in x]",
+            f"def own(self, y): return {factor} * y",
+        )
+        exec(f"class Own:\n {method}\n {helper}", names)
+        return names["Own"]()
+
+    return make
+
+
 def with_constant_inside(factor):
     return eval(f"lambda x: [(lambda y: {factor} * y)(y) for y in x]")
 
@@ -84,6 +97,8 @@ MAKERS = {
     "partial": lambda factor: partial(multiply, factor=factor),
     "object": Times,
     "method": lambda factor: Times(factor).method,
+    "method of a call": with_method("__call__"),
+    "method of an epoch": with_method("for_epoch"),
     "module": layer,
     "table": lambda factor: pd.DataFrame({"a": [factor, 2.0]}),
     "kernel": lambda factor: MMD(lambda a, b: factor * (a * b).sum(-1)),

@@ -91,6 +91,17 @@ class _Describer:
         defaults = [self(function.__defaults__), self(function.__kwdefaults__)]
         return f"{function.__qualname__} {self(function.__code__)} {_listed([*cells, *defaults, *used])}"
 
+    def _methods(self, owner: type, called: Iterable[str]) -> str:
+        """Describe methods of a class, and those of its methods that they name."""
+        waiting, found = list(called), dict[str, FunctionType]()
+        while waiting:
+            name = waiting.pop()
+            method = getattr(owner, name, None)
+            if name not in found and isinstance(method, FunctionType):
+                found[name] = method
+                waiting += _names(method.__code__)
+        return _listed(f"{name}: {self(found[name])}" for name in sorted(found))
+
     def _used(self, value: Any, known: dict[str, Any]) -> str:
         """Describe a global; a function of another module by its name, or all of torch would have to be read."""
         foreign = isinstance(value, FunctionType) and value.__globals__ is not known
@@ -104,8 +115,9 @@ class _Describer:
 
     def _object(self, part: Any) -> str:
         """Describe an object by its class, what it does when called, and what pickle would keep of it."""
-        call = getattr(type(part), "forward" if isinstance(part, nn.Module) else "__call__", None)
-        head = f"{_name(type(part))} {self(call) if isinstance(call, FunctionType) else ''}"
+        # What an augmentation does may differ by epoch.
+        called = ("forward",) if isinstance(part, nn.Module) else ("__call__", "for_epoch")
+        head = f"{_name(type(part))} {self._methods(type(part), called)}"
         try:
             kept = part.__reduce_ex__(4)
         except Exception:  # an open file, a lock: nothing that decides where training ends
@@ -123,6 +135,12 @@ def _listed(items: Iterable[str]) -> str:
 def _name(part: Any) -> str:
     name = getattr(part, "__qualname__", None) or getattr(part, "__name__", None)
     return f"{getattr(part, '__module__', None)}.{name}"
+
+
+def _names(code: CodeType) -> set[str]:
+    """Give all names that code uses, attributes and those of functions inside it included."""
+    inside = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*inside)
 
 
 def _global_names(code: CodeType) -> list[str]:
