@@ -56,6 +56,29 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_ends(batches, tmp_path):
     assert torch.equal(again[0].weight, whole[0].weight)
 
 
+def test_a_resumed_run_keeps_the_layout_of_weights_in_memory(tmp_path):
+    """Momentum read from a file lies in memory as its weight does, or the fused optimiser would mix its numbers."""
+    x = torch.randn(40, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    images = ArrayBatches(x, (x[:, 0, 0, 0] > 0).long(), 10, seed=0)
+
+    def convolution():
+        torch.manual_seed(0)
+        layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 2))
+        return layers.to(memory_format=torch.channels_last)
+
+    whole, resumed = convolution(), convolution()
+    train_network(whole, loss, images, RECIPE, seed=3)
+
+    def stop(step, n_steps, value):
+        if step == 10:  # in the third epoch
+            raise InterruptionError
+
+    with pytest.raises(InterruptionError):
+        train_network(convolution(), loss, images, RECIPE, seed=3, checkpoint=tmp_path, on_step=stop)
+    train_network(resumed, loss, images, RECIPE, seed=3, checkpoint=tmp_path)
+    assert torch.equal(resumed[0].weight, whole[0].weight)
+
+
 class ShrinkingFirst:
     """Halves the inputs of the first two epochs."""
 

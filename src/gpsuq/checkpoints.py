@@ -88,6 +88,15 @@ def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
+def read_state_of(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Read a state that was written with this ``key``; None where there is none, or another or damaged one."""
+    try:
+        tensors, meta = read_state(path)
+    except CheckpointError:
+        return None
+    return (tensors, meta) if meta.get("key") == key else None
+
+
 def write_atomically(path: Path, content: bytes) -> Path:
     """Write a file under a temporary name beside it and move it into place, so that it is whole or absent."""
     temporary = beside(path)
@@ -125,12 +134,7 @@ def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
     if meta["phase"] > 0:
         enter_phase(problem, state, meta["phase"], meta["noise_variance"])
     state.generator.load_state_dict(under(tensors, "generator/"))
-    optimizer = state.optimizer.state_dict()
-    optimizer["state"] = {}
-    for name, tensor in under(tensors, "optimizer/").items():
-        index, key = name.split("/")
-        optimizer["state"].setdefault(int(index), {})[key] = tensor
-    state.optimizer.load_state_dict(optimizer)
+    restore_optimizer(state.optimizer, under(tensors, "optimizer/"))
     state.best = {name: t.to(state.generator.shared.device) for name, t in under(tensors, "best/").items()} or None
     state.best_scores, state.last_scores = tensors.get("best_scores"), tensors.get("last_scores")
     state.stale, state.skipped = tensors["stale"], tensors["skipped"]
@@ -141,6 +145,21 @@ def load_checkpoint(directory: Path, problem: Problem, state: TrainingState) -> 
     state.step, state.phase_start = meta["step"], meta["phase_start"]
     state.finished = meta["finished"]
     return state
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Give an optimiser the state that was saved as ``index/key``, every tensor laid out in memory as its weight is.
+
+    A fused optimiser walks through weights and state side by side, and files do not keep layouts such as channels last.
+    """
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    saved: dict[str, Any] = optimizer.state_dict() | {"state": {}}
+    for name, tensor in tensors.items():
+        index, key = name.split("/")
+        weight = weights[int(index)]
+        laid_out = torch.empty_like(weight).copy_(tensor) if tensor.shape == weight.shape else tensor
+        saved["state"].setdefault(int(index), {})[key] = laid_out
+    optimizer.load_state_dict(saved)
 
 
 def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

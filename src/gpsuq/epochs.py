@@ -16,7 +16,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from gpsuq.checkpoints import read_state, under, write_state
+from gpsuq.checkpoints import read_state, restore_optimizer, under, write_state
 from gpsuq.descriptions import describe
 from gpsuq.errors import CheckpointError, DivergenceError, GPSError, GPSWarning
 from gpsuq.recipes import Recipe
@@ -228,10 +228,5 @@ def _restored(path: Path, network: nn.Module, optimizer: Any, identity: str) -> 
             f"{path} belongs to a training with other data, settings or seed; delete it, or choose another directory"
         )
     network.load_state_dict(under(tensors, "network/"))
-    state = optimizer.state_dict()
-    state["state"] = {}
-    for name, tensor in under(tensors, "optimizer/").items():
-        index, key = name.split("/")
-        state["state"].setdefault(int(index), {})[key] = tensor
-    optimizer.load_state_dict(state)
+    restore_optimizer(optimizer, under(tensors, "optimizer/"))
     return Training(int(meta["epoch"]), [float(value) for value in meta["losses"]], float(meta["seconds"]))

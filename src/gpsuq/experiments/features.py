@@ -19,7 +19,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from gpsuq.checkpoints import read_state, write_state
+from gpsuq.checkpoints import read_state_of, write_state
 from gpsuq.datasets.images import Images
 from gpsuq.errors import CheckpointError, GPSError
 from gpsuq.estimators.classifier import OFF_DATA_SHARE, GPSClassifier
@@ -88,13 +88,10 @@ def kept_features(
     """Give the features of some images, from the file in ``folder`` where they are the same."""
     path = folder / "features.safetensors"
     key = _key(trunk, data, augment, patch)
-    if path.exists():
-        try:
-            tensors, meta = read_state(path)
-            if meta.get("key") == key:
-                return Features(tensors["train"], tensors["labels"], tensors["off_data"], float(meta["seconds"]))
-        except CheckpointError:
-            pass  # they are computed anew
+    kept = read_state_of(path, key)
+    if kept is not None:
+        tensors, meta = kept
+        return Features(tensors["train"], tensors["labels"], tensors["off_data"], float(meta["seconds"]))
     started = time.perf_counter()
     with seeded(0, "features"):
         train = outputs(trunk, torch.from_numpy(data.pixels()), augment)
