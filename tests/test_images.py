@@ -69,7 +69,8 @@ def test_mnist_files_are_read_compressed_or_not(home, rng):
         load_images("mnist", "train")
 
 
-def test_cifar10_records_are_read(home, rng):
+def test_cifar10_records_are_read(home, rng, monkeypatch):
+    monkeypatch.setattr("gpsuq.datasets.images._CIFAR_IMAGES", 3)
     folder = home / "cifar10"
     folder.mkdir(parents=True)
     images, labels = rng.integers(0, 256, (3, 3, 32, 32), dtype=np.uint8), np.array([0, 9, 4], dtype=np.uint8)
@@ -83,11 +84,27 @@ def test_cifar10_records_are_read(home, rng):
         load_images("cifar10")
     records[1, 0] = 10
     (folder / "test_batch.bin").write_bytes(records.tobytes())
-    with pytest.raises(GPSError, match="label 10 of image 1"):
+    with pytest.raises(GPSError, match=r"test_batch.bin: label 10 of image 1"):
         load_images("cifar10", "test")
-    (folder / "test_batch.bin").write_bytes(records.tobytes()[:-5])
-    with pytest.raises(GPSError, match="multiple of 3,073"):
-        load_images("cifar10", "test")
+    for length in (0, 2 * 3073, 3 * 3073 - 5, 4 * 3073):
+        (folder / "test_batch.bin").write_bytes((2 * records.tobytes())[:length])
+        with pytest.raises(GPSError, match=rf"has {length:,} bytes, the official file has 9,219.*get cifar10 --force"):
+            load_images("cifar10", "test")
+
+
+def test_cifar10_is_found_in_the_data_directory_compressed_or_not(home, rng, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpsuq.datasets.images._CIFAR_IMAGES", 2)
+    monkeypatch.setenv("GPSUQ_DATA", str(tmp_path / "local"))
+    record = np.concatenate([[3], rng.integers(0, 256, 3072)]).astype(np.uint8).tobytes()
+    for inner in ("cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"):
+        folder = tmp_path / "local" / inner
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "test_batch.bin.gz").write_bytes(gzip.compress(2 * record))
+        assert load_images("cifar10", "test").labels.tolist() == [3, 3]
+        (folder / "test_batch.bin.gz").write_bytes(gzip.compress(2 * record)[:-9])
+        with pytest.raises(GPSError, match="damaged"):
+            load_images("cifar10", "test")
+        (folder / "test_batch.bin.gz").unlink()
 
 
 def test_absent_and_unknown_images_are_named(home):

@@ -181,7 +181,7 @@ def _folders(name: str) -> list[Path]:
     """Give the places to look in, official files of CIFAR-10 in the folder of their own that archives have."""
     local = os.environ.get("GPSUQ_DATA")
     bases = [Path(local)] if local else []
-    inner = {"cifar10": ("cifar10/cifar-10-batches-bin", "cifar-10-batches-bin")}.get(name, (name,))
+    inner = {"cifar10": ("cifar10/cifar-10-batches-bin", "cifar-10-batches-bin", "cifar10")}.get(name, (name,))
     return [base / folder for base in bases for folder in inner] + [data_home() / name]
 
 

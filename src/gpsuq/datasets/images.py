@@ -17,7 +17,9 @@ from gpsuq.errors import GPSError
 Split = Literal["train", "test"]
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CIFAR_IMAGES = 10_000  # in a file
 _CIFAR_RECORD = 1 + 3 * 32 * 32
+_AGAIN = "fetch it again with `gpsuq data get {} --force`"
 _DIGITS_TEST_SHARE = 4  # every fourth digit
 
 
@@ -77,10 +79,9 @@ def load_images(name: str, split: Split = "train") -> Images:
         return _checked(images[:, None], labels.astype(np.int64), classes, source)
     if name == "cifar10":
         files = [f"data_batch_{number}.bin" for number in range(1, 6)] if split == "train" else ["test_batch.bin"]
-        paths = [find(name, file) for file in files]
-        parts = [_read_cifar(path) for path in paths]
-        pictures, numbers = zip(*parts, strict=True)
-        return _checked(np.concatenate(pictures), np.concatenate(numbers), CIFAR10_CLASSES, paths[0].parent)
+        parts = [_read_cifar(path) for path in [find(name, file) for file in files]]
+        pictures = np.concatenate([part.bytes for part in parts])
+        return Images(pictures, np.concatenate([part.labels for part in parts]), CIFAR10_CLASSES)
     raise GPSError(f'there are images called "digits", "mnist", "notmnist" and "cifar10", not {name!r}')
 
 
@@ -106,38 +107,42 @@ def read_idx(path: str | Path, dimensions: int) -> NDArray[np.uint8]:
     ...     read_idx(path, 1)
     array([7, 2, 1], dtype=uint8)
     """
-    path = Path(path)
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise GPSError(f"{path} is damaged ({error}); fetch it again with `gpsuq data get --force`") from error
+    path, content = Path(path), _content(Path(path), "mnist")
     start = 4 + 4 * dimensions
     if len(content) < start or content[:4] != bytes([0, 0, 8, dimensions]):
         raise GPSError(f"{path} is no IDX file of bytes in {dimensions} dimensions")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
     if len(content) - start != np.prod(shape, dtype=np.int64):
         raise GPSError(
-            f"{path} says that it holds {shape} bytes, and holds {len(content) - start}; fetch it again with "
-            "`gpsuq data get --force`"
+            f"{path} says that it holds {shape} bytes, and holds {len(content) - start}; {_AGAIN.format('mnist')}"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
 
-def _read_cifar(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _content(path: Path, name: str) -> bytes:
+    """Read a file of a data set, compressed or not."""
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise GPSError(f"{path} is damaged ({error}); {_AGAIN.format(name)}") from error
+
+
+def _read_cifar(path: Path) -> Images:
     """Read records of a label byte and 3,072 bytes of an image, plane by plane."""
-    content = np.fromfile(path, np.uint8)
-    if len(content) == 0 or len(content) % _CIFAR_RECORD:
+    content = np.frombuffer(_content(path, "cifar10"), np.uint8)
+    expected = _CIFAR_IMAGES * _CIFAR_RECORD
+    if len(content) != expected:
         raise GPSError(
-            f"{path} has {len(content):,} bytes, which is not a multiple of {_CIFAR_RECORD:,}; fetch it again with "
-            "`gpsuq data get cifar10 --force`"
+            f"{path} has {len(content):,} bytes, the official file has {expected:,}; {_AGAIN.format('cifar10')}"
         )
     records = content.reshape(-1, _CIFAR_RECORD)
-    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+    return _checked(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64), CIFAR10_CLASSES, path)
 
 
 def _checked(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: tuple[str, ...], source: Path) -> Images:
     if len(images) != len(labels):
         raise GPSError(f"{source} holds {len(images)} images but {len(labels)} labels")
     if len(labels) and labels.max() >= len(classes):
-        raise GPSError(f"{source}: label {labels.max()} of image {labels.argmax()} is above {len(classes) - 1}")
+        label, number = labels.max(), labels.argmax()
+        raise GPSError(f"{source}: label {label} of image {number} is above {len(classes) - 1}; the file is damaged")
     return Images(images, labels, classes)
