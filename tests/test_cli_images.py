@@ -136,6 +136,17 @@ def test_features_are_kept_on_disk(tmp_path, monkeypatch):
     assert torch.equal(kept(patch=2).train, first.train)
 
 
+def test_predictions_are_kept_on_disk(tmp_path, monkeypatch):
+    study = images.with_epochs(mnist.digits_study(), 1)
+    kept = partial(images.plain_predictions, study, 1, 0, 0, tmp_path, progress=False)
+    first = kept()["probabilities"]["seen"]
+    with monkeypatch.context() as patched:
+        patched.setattr(images, "trained", None)
+        assert np.array_equal(kept()["probabilities"]["seen"], first)
+    (tmp_path / "predictions" / "plain-0-0.safetensors").write_bytes(b"damaged")
+    assert np.array_equal(kept()["probabilities"]["seen"], first)
+
+
 def test_a_network_without_a_trunk_cannot_keep_features():
     with pytest.raises(GPSError, match="layers before '0'"):
         features.split_network(nn.Sequential(nn.Linear(2, 2)), "0")
@@ -155,7 +166,9 @@ def digits_with_trunk():
     [
         (("--table", 3), "tables 1 and 2"),
         (("--methods", "magic"), "unknown method"),
-        (("--methods", "gps-half"), "a number behind gps-"),
+        (("--methods", "gps-half"), "a positive number behind gps-"),
+        (("--methods", "gps-0"), "a positive number behind gps-"),
+        (("--methods", "gps-inf-alert"), "a positive number behind gps-"),
         (("--seeds", "a"), "whole numbers"),
     ],
 )
@@ -212,6 +225,7 @@ def test_a_forced_start_leaves_no_numbers_of_rows_that_it_deleted(tmp_path):
 @pytest.fixture
 def some_cifar10(tmp_path, monkeypatch, rng):
     """Random images in the official files, 20 in each."""
+    monkeypatch.setattr("gpsuq.datasets.images._CIFAR_IMAGES", 20)
     monkeypatch.setenv("GPSUQ_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("GPSUQ_DATA", raising=False)
     folder = tmp_path / "home" / "cifar10"

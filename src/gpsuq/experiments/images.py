@@ -8,6 +8,7 @@ join the table.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gpsuq.baselines import DropoutClassifier, PlainClassifier
-from gpsuq.checkpoints import read_state, write_state
+from gpsuq.checkpoints import read_state_of, write_state
 from gpsuq.datasets.images import Images
 from gpsuq.decisions import (
     ClassUncertainty,
@@ -162,9 +163,12 @@ def estimator(
 
 def _ratio(method: str) -> float:
     try:
-        return float(re.sub(f"^gps-|({'|'.join((ON_DATA, ALERT, JOINT))})+$", "", method))
+        ratio = float(re.sub(f"^gps-|({'|'.join((ON_DATA, ALERT, JOINT))})+$", "", method))
     except ValueError:
-        raise GPSError(f"{method!r} must have a number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}") from None
+        ratio = math.nan
+    if not 0.0 < ratio < math.inf:
+        raise GPSError(f"{method!r} must have a positive number behind gps-, such as gps-0.5 or gps-0.5{ON_DATA}")
+    return ratio
 
 
 def _layers(study: Study, method: str) -> str | tuple[str, ...]:
@@ -301,10 +305,10 @@ def plain_predictions(
     """
     path = out / "predictions" / f"plain-{seed}-{noise_seed}.safetensors"
     key = row_key(study, table, "plain")
-    if path.exists():
-        tensors, meta = read_state(path)
-        if meta["key"] == key:
-            return meta | {"probabilities": {name: tensor.numpy() for name, tensor in tensors.items()}}
+    kept = read_state_of(path, key)
+    if kept is not None:
+        tensors, meta = kept
+        return meta | {"probabilities": {name: tensor.numpy() for name, tensor in tensors.items()}}
     data, _ = split(study, table)
     model = trained(study, "plain", seed, data, out, progress=progress)
     images = images_to_judge(study, table, noise_seed)
