@@ -43,10 +43,11 @@ def paper_resnet(n_classes: int, *, images: Tensor | None = None, dropout: float
     """Give the paper's network for colour images; its noise enters at ``"head.0"``.
 
     conv[16,3,1,1]-BN-ReLU, then convres[N,3,1,1]-BN-ReLU with N = 16, 16, 16, 32, 32, 64, 64, all of stride 1, and six
-    batch-normalised layers of 200 nodes. The appendix leaves open how its output gets "size 64" and what is added
-    where the width changes: here the mean over the image, and the input with zeros for the new channels. An image is
-    judged together with its mirror image. With some ``images`` as examples, channels are standardised first, and the
-    first convolution begins as the eight main directions of their 3 x 3 patches, with both signs.
+    batch-normalised layers of 200 nodes, here rectified, and followed by an affine layer to the classes. The appendix
+    leaves open how its output gets "size 64" and what is added where the width changes: here the mean over the image,
+    and the input with zeros for the new channels. An image is judged together with its mirror image. With some
+    ``images`` as examples, channels are standardised first, and the first convolution begins as the eight main
+    directions of their 3 x 3 patches, with both signs.
 
     Examples
     --------
