@@ -62,10 +62,8 @@ def with_helper(factor):
 def with_method(called):
     def make(factor):
         names = {}
-        method, helper = (
-            f"def {called}(self, x): return [self.own(y) for y in x]",
-            f"def own(self, y): return {factor} * y",
-        )
+        method = f"def {called}(self, x): return [self.own(y) for y in x]"
+        helper = f"def own(self, y): return {factor} * y"
         exec(f"class Own:\n {method}\n {helper}", names)
         return names["Own"]()
 

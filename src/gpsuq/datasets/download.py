@@ -178,7 +178,7 @@ def find(name: str, file: str) -> Path:
 
 
 def _folders(name: str) -> list[Path]:
-    """Give the places to look in, official files of CIFAR-10 in the folder of their own that archives have."""
+    """Give the places to look in, official files of CIFAR-10 also in the folder of their own that archives have."""
     local = os.environ.get("GPSUQ_DATA")
     bases = [Path(local)] if local else []
     inner = {"cifar10": ("cifar10/cifar-10-batches-bin", "cifar-10-batches-bin", "cifar10")}.get(name, (name,))
