@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.signal import find_peaks
 from scipy.stats import gaussian_kde
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 _GRID = 256
 _VALLEY = 0.5  # of the lower of two peaks: a shallower dip is no gap between groups

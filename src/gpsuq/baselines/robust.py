@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, RANSACRegressor
 
 from gpsuq.errors import GPSError
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 
 def _statsmodels() -> Any:

@@ -99,6 +99,14 @@ _add_experiment(
     "Compare with other robust regressions under growing contamination and heavy tails.",
     replicates=10,
 )
+_add_experiment(
+    "designs", "Compare with other regressions on twenty designs that ordinary tables may follow.", replicates=20
+)
+_add_experiment(
+    "uci",
+    "Compare with other regressions on nine tables (in the directory that GPSUQ_DATA names), published splits.",
+    replicates=None,
+)
 _add_experiment("influence", "Move one observation to infinity and watch the coefficients.", replicates=3)
 _add_experiment(
     "tables", "Fit four real tables (in the directory that GPSUQ_DATA names) with default settings.", replicates=None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,20 +13,20 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch.distributions import Normal
 
 from gpsuq import mixtures
-from gpsuq.data import aligned, check_finite_rows, checked_weight
+from gpsuq.data import check_finite_rows, checked_weight
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.estimators.fitting import whole_or_not_at_all
-from gpsuq.expectations import kernel_score
 from gpsuq.generators import MLP
 from gpsuq.intervals import check_coverage
-from gpsuq.kernels import Gaussian
-from gpsuq.linear import LinearFit, LinearSettings, TrainingTable, fit_linear, linear_units
+from gpsuq.kernels import squared_robust_scale
+from gpsuq.linear.fit import LinearFit, fit_linear
+from gpsuq.linear.sample import LinearSettings
 from gpsuq.seeds import quasi_normal, random_block, seed_from
 from gpsuq.subgroups import principal_direction, split_points
 from gpsuq.summaries import summary_table
@@ -34,38 +35,40 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataTree
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
-DEFAULT_STEPS = 600
-_DRAWS = 512  # kept of each chain, for summaries and predictions
-_COMPONENTS = 1024  # of a predictive mixture, at least
+DEFAULT_STEPS = 300
+_DRAWS = 512  # kept of each chain, for summaries
+_EXPLAINING = 1024  # draws that rows are explained by, at least
 _NUMBERS = 1 << 22  # held at once when predicting
-_PAIRS = 20
-_RESERVED = {"intercept", "sigma", "subgroup", "subgroup_probability", "outlier_score"}
+_SURPRISING = 5.0  # nats
+_RESERVED = {"intercept", "sigma", "subgroup", "subgroup_probability", "outlier_score", "outlier", "rows"}
+_SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no warning
 
 
 class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Linear regression y_i = intercept + x_i' theta_i + e_i with a *law* of coefficients instead of one vector.
 
-    :math:`(\theta_i, \sigma_i) = G(Z_i)` with :math:`Z_i \sim N(0, I)`; the generator G is trained so that the
-    predictive distribution matches the data under a bounded kernel score. Subgroups with coefficients of their own
-    appear as modes, outliers lose their pull, and where the data show no heterogeneity the fit is a robust regression
-    with one coefficient vector.
+    :math:`(\theta_i, \sigma_i) = G(Z_i)` with :math:`Z_i \sim N(0, I)`. Where a test finds no difference between rows,
+    the fit is a robust regression with one coefficient vector. Otherwise the generator G starts from laws found by
+    maximum likelihood (Normal, several lines) and is trained so that the predictive distribution matches the data under
+    a kernel score; rows left out choose between all of them. Subgroups with coefficients of their own appear as modes,
+    outliers lose their pull, and predictions are calibrated by rows that were not fitted.
 
     Parameters
     ----------
     fit_intercept
-        Whether the model has an intercept. It has no randomness of its own, because its spread cannot be told from
-        sigma: the lines of all draws cross in one point, which is learned.
+        Whether the model has an intercept.
     random_intercept
-        Let the intercept vary like the coefficients.
+        Whether the intercept has randomness of its own. ``"auto"``: only with ``groups``, whose repeated measures tell
+        it from sigma. True also looks for subgroups that differ by their intercept only.
     spread_weight
-        Weight of the penalty on heterogeneity; ``"auto"`` chooses it by held-out kernel scores. 0 lets coefficients
-        vary freely, 3 and more keeps them equal.
+        ``"auto"`` tests whether coefficients differ, and lets rows left out choose the law and the penalty on its
+        spread. A number trains with that penalty: 0 lets coefficients vary freely, 3 and more keeps them equal.
     n_chains
-        Generators trained side by side on Bayesian-bootstrap weights; their differences are estimation uncertainty.
+        Sets of Bayesian-bootstrap weights; how mean coefficients differ between them is estimation uncertainty.
     n_steps, n_draws, batch_size
-        Length of training, draws of the parameters and observations in each step.
+        Length of training, draws of the parameters and observations in each step, where coefficients differ.
     generator
         The network from noise to parameters; None is ``MLP()``.
     random_state
@@ -79,10 +82,16 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Means of the coefficients and of the intercept over draws and chains.
     draws_
         Draws in the user's units: ``slope`` (chain, draw, feature), ``intercept`` and ``sigma`` (chain, draw).
-    spread_weight_, heterogeneous_, spread_path_
-        The weight in use, whether it lets coefficients differ, and the scores it was chosen by (None where none were).
+    heterogeneous_, law_
+        Whether a difference between rows was detected, and the law in use: "equal", "normal", "lines", "levels" or
+        "trained".
+    p_value_, detectable_
+        Of the test of equal coefficients, and the spread it would have found with a probability of 80%: the standard
+        deviation of one coefficient times that of its column, in units of the noise. None where there was no test.
+    spread_weight_, spread_path_
+        The penalty in use, and the held-out scores of all laws (None where none were tried).
     findings_
-        What the diagnostics found.
+        What there is to say about the fit, in plain words.
 
     Examples
     --------
@@ -125,7 +134,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         fit_intercept: bool = True,
-        random_intercept: bool = False,
+        random_intercept: bool | Literal["auto"] = "auto",
         spread_weight: float | Literal["auto"] = "auto",
         n_chains: int = 20,
         n_steps: int = DEFAULT_STEPS,
@@ -184,25 +193,21 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise GPSError("at least 2 observations with positive weight are needed")
         if np.ptp(y) <= 1e-12 * np.abs(y).max():
             raise GPSError("y is constant: there is nothing to regress")
-        units = linear_units(X, y, weight, intercept=self.fit_intercept, names=names, seed=settings.seed)
-        table = TrainingTable(
-            units.covariates(X),
-            units.residuals(X, y),
-            None,
-            None if weight is None else torch.from_numpy(weight).float(),
-        )
-        if codes is not None:
-            table = table.grouped(codes)
-        if self.random_intercept:
-            _warn("a random intercept can hardly be told from sigma: trust the sum of their spreads only")
-        self._set_fit(fit_linear(table, units, settings), settings.seed)
+        level = codes is not None if self.random_intercept == "auto" else bool(self.random_intercept)
+        if level and codes is None:
+            _warn("without groups a random intercept can hardly be told from sigma: trust levels far apart only")
+        settings = replace(settings, random_level=level)
+        self._set_fit(fit_linear(X, y, weight, codes, names, settings, intercept=self.fit_intercept), settings.seed)
         for finding in self.findings_:
-            _warn(finding.message)
+            if finding.code not in _SILENT:
+                _warn(finding.message)
         return self
 
     def _settings(self) -> LinearSettings:
         """Check the arguments and give them as the training takes them."""
-        if self.random_intercept and not self.fit_intercept:
+        if self.random_intercept not in (True, False, "auto"):
+            raise GPSError(f'random_intercept must be True, False or "auto", got {self.random_intercept!r}')
+        if self.random_intercept is True and not self.fit_intercept:
             raise GPSError("random_intercept needs fit_intercept=True")
         weight = self.spread_weight
         if weight != "auto" and not (isinstance(weight, numbers.Real) and np.isfinite(weight)):
@@ -219,8 +224,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             n_draws=int(self.n_draws),
             batch_size=int(self.batch_size),
             spread_weight="auto" if weight == "auto" else float(weight),
-            intercept=self.fit_intercept,
-            random_intercept=self.random_intercept,
+            random_level=self.random_intercept is True,
             generator=self.generator or MLP(),
             seed=seed_from(self.random_state),
             progress=self.progress,
@@ -230,12 +234,16 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Keep what was trained, and the draws that summaries and predictions are made of."""
         self.fit_ = fit
         self.seed_ = seed
-        self.draws_ = fit.parameters(quasi_normal(_DRAWS, fit.generator.noise_dim, seed))
-        self.coef_ = self.draws_["slope"].mean((0, 1))
-        self.intercept_ = float(self.draws_["intercept"].mean())
+        self.draws_ = fit.parameters(quasi_normal(_DRAWS, fit.noise_dim, seed))
+        mean = fit.units.parameters(fit.centers.mean(0), np.zeros(()))
+        self.coef_ = mean["slope"]
+        self.intercept_ = float(mean["intercept"])
         self.spread_weight_ = fit.spread_weight
         self.heterogeneous_ = fit.heterogeneous
-        self.spread_path_ = None if fit.choice is None else fit.choice.table
+        self.law_ = fit.kind
+        self.p_value_ = None if fit.evidence is None else fit.evidence.p_value
+        self.detectable_ = None if fit.evidence is None else fit.evidence.detectable
+        self.spread_path_ = fit.path
         self.findings_ = fit.findings
 
     def _names(self) -> list[str]:
@@ -250,9 +258,10 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if n_draws < 1:
             raise GPSError(f"n_draws must be at least 1, got {n_draws}")
         fit = self.fit_
-        each = -(-n_draws // len(fit.chains))
+        n_chains = len(fit.centers)
+        each = -(-n_draws // n_chains)
         block = random_block(self.seed_ if random_state is None else random_state, "parameters")
-        noise = torch.randn(fit.generator.n_chains, each, fit.generator.noise_dim, generator=block)
+        noise = torch.randn(n_chains, each, fit.noise_dim, generator=block)
         draws = fit.parameters(noise)
         table = pd.DataFrame(draws["slope"].swapaxes(0, 1).reshape(-1, self.n_features_in_), columns=self._names())
         return table.assign(**{name: draws[name].T.ravel() for name in ("intercept", "sigma")}).iloc[:n_draws]
@@ -299,12 +308,15 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return result
 
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
-        """Quantiles of new observations, one column per level: draws, chains and sigma together."""
+        """Quantiles of new observations, one column per level, calibrated by rows that were not fitted."""
         levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
         if not levels or not all(0.0 < level < 1.0 for level in levels):
             raise GPSError(f"levels must be between 0 and 1, got {levels}")
-        blocks = [mixtures.quantiles(levels, loc, scale) for _, loc, scale in self._components(X)]
-        return pd.DataFrame(np.concatenate(blocks), columns=levels, index=_index(X))
+        found = []
+        for block, loc, scale, weight in self._components(X):
+            scores = self.fit_.calibration.predictive_scores(np.asarray(levels), block)
+            found.append(mixtures.at_normal_scores(scores, loc, scale, weight))
+        return pd.DataFrame(np.concatenate(found), columns=levels, index=_index(X))
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
         """Equal-tailed interval for new observations, in columns ``lower`` and ``upper``."""
@@ -314,68 +326,99 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict_cdf(self, X: Any, y: Any) -> Array:
         """Give the probability of at most y at every row: uniform over rows where the predictive is right."""
         y = _targets(X, y)
-        result: Array = np.concatenate([mixtures.cumulative(y[rows], loc, s) for rows, loc, s in self._components(X)])
+        found, start = [], 0
+        for block, loc, scale, weight in self._components(X):
+            scores = mixtures.normal_scores(y[start : start + len(block)], loc, scale, weight)
+            found.append(self.fit_.calibration.calibrated(scores, block))
+            start += len(block)
+        result: Array = np.concatenate(found)
         return result
 
     def sample_predictive(self, X: Any, n_draws: int = 1000, random_state: int | None = None) -> Array:
         """Draw new observations (draw, row); each draw has parameters of its own, the same for all rows."""
         draws = self.sample_parameters(n_draws, random_state)
-        X = self._covariates(X)
         seed = self.seed_ if random_state is None else random_state
-        noise = torch.randn(n_draws, len(X), generator=random_block(seed, "outcomes"), dtype=torch.float64).numpy()
-        mean = draws[self._names()].to_numpy() @ X.T + draws["intercept"].to_numpy()[:, None]
-        result: Array = mean + draws["sigma"].to_numpy()[:, None] * noise
+        slopes, intercept, sigma = (draws[name].to_numpy() for name in (self._names(), "intercept", "sigma"))
+        found, start = [], 0
+        whole = self._covariates(X)
+        noise = torch.randn(n_draws, len(whole), generator=random_block(seed, "outcomes"), dtype=torch.float64).numpy()
+        for block, loc, scale, weight in self._components(X):
+            rows = slice(start, start + len(block))
+            raw = (slopes @ block.T + intercept[:, None] + sigma[:, None] * noise[:, rows]).T
+            # What the parameters make is moved to where the calibrated predictive has it.
+            scores = np.stack([mixtures.normal_scores(column, loc, scale, weight) for column in raw.T], 1)
+            level = np.clip(ndtr(scores), 1e-12, 1.0 - 1e-12)
+            moved = self.fit_.calibration.moved(level, block)
+            found.append(mixtures.at_normal_scores(moved, loc, scale, weight))
+            start += len(block)
+        result: Array = np.concatenate(found).T
         return result
 
     def kernel_score(self, X: Any, y: Any, sample_weight: Any = None, *, bandwidth: float | None = None) -> float:
-        """Mean kernel score of y under the predictive, lower is better.
+        """Mean kernel score of y under the law's predictive, lower is better.
 
         The kernel is Gaussian. Its ``bandwidth`` (in squared units of y) is by default the squared robust scale of y,
         so that different fits are compared on the same y by the same kernel.
         """
         y = _targets(X, y)
-        kernel = Gaussian("robust" if bandwidth is None else bandwidth).resolve(torch.from_numpy(y))
-        scores = []
-        for rows, loc, scale in self._components(X):
-            order = np.random.default_rng(0).permutation(len(scale))  # neighbours are draws of different chains
-            predictive = Normal(torch.from_numpy(loc[:, order])[None], torch.from_numpy(scale[order])[None, None])
-            target = aligned(torch.from_numpy(y[rows]))
-            scores.append(kernel_score(kernel, predictive, target, n_pairs=_PAIRS).score[0].numpy())
+        width = squared_robust_scale(torch.from_numpy(y)) if bandwidth is None else float(bandwidth)
+        if not width > 0:
+            raise GPSError(f"the bandwidth must be positive, got {width}")
+        scores, start = [], 0
+        for block, loc, scale, weight in self._components(X):
+            scores.append(mixtures.kernel_score(y[start : start + len(block)], loc, scale, weight, width))
+            start += len(block)
         return float(np.average(np.concatenate(scores), weights=sample_weight))
 
-    def explain_rows(self, X: Any, y: Any) -> pd.DataFrame:
+    def explain_rows(self, X: Any, y: Any, *, groups: Any = None) -> pd.DataFrame:
         r"""Say for each observation which parameters it speaks for.
 
-        Draws are re-weighted by :math:`f(y_i \mid \theta_m, x_i)`. The result has, for each row, the mean of every
+        Draws are re-weighted by :math:`f(y_i \mid \theta_m, x_i)`; with ``groups``, labels (n,) of subjects, by all
+        rows of a subject together, so that they share one theta. The result has, for each row, the mean of every
         coefficient, the intercept and sigma under these weights; ``subgroup``, the most likely mode of the UQ
         distribution (numbered from 0 along the direction in which coefficients differ most), and its
-        ``subgroup_probability``; and ``outlier_score``, by how many nats y is more surprising than an observation
-        that the model made itself (above about 5 is rare).
+        ``subgroup_probability``; ``outlier_score``, by how many nats y is more surprising than an ordinary observation
+        of the model, one of the bulk of its noise; and ``outlier``, whether that is more than 5.
         """
         y = _targets(X, y)
+        codes = None if groups is None else _group_codes(groups, len(y))
         slopes, intercepts, sigmas = self._flat_draws()
         mode = self._subgroup_of(slopes)
-        noise = quasi_normal(len(sigmas), 1, self.seed_).double().numpy()[:, 0]
         table = np.column_stack([slopes, intercepts, sigmas])
-        made, judges = (np.linspace(0, len(sigmas) - 1, count).astype(int) for count in (16, 160))
-        means, shares, scores = [], [], []
-        for rows, loc, scale in self._components(X):
-            log = mixtures.component_log_density(y[rows], loc, scale)
-            weight = np.exp(log - log.max(1, keepdims=True))
-            weight /= weight.sum(1, keepdims=True)
-            means.append(weight @ table)
-            shares.append(weight @ np.eye(mode.max() + 1)[mode])
-            # What draws would have made of this row, and how surprising that would be under a few others.
-            own, few = (loc + scale * noise)[:, made], (loc[:, judges], scale[judges])
-            usual = np.mean([mixtures.log_density(column, *few) for column in own.T], axis=0)
-            scores.append(usual - mixtures.log_density(y[rows], loc, scale))
-        result = pd.DataFrame(np.concatenate(means), columns=[*self._names(), "intercept", "sigma"], index=_index(X))
-        share = np.concatenate(shares)
+        member = np.eye(mode.max() + 1)[mode]
+        log, scores = [], []
+        whole = self._covariates(X)
+        step = max(1, _NUMBERS // len(sigmas))
+        ordinary = np.minimum(sigmas, self.fit_.units.scale * self.fit_.bulk)
+        for start in range(0, len(whole), step):
+            rows = slice(start, start + step)
+            loc = whole[rows] @ slopes.T + intercepts
+            log.append(mixtures.component_log_density(y[rows], loc, sigmas))
+            scores.append(_surprise(y[rows], loc, ordinary, self.seed_))
+            if codes is None:
+                log[-1] = _means_under(log[-1], table, member)
+        explained = np.concatenate(log)
+        if codes is not None:
+            together = np.zeros((codes.max() + 1, len(sigmas)))
+            np.add.at(together, codes, explained)
+            explained = _means_under(together, table, member)[codes]
+        width = table.shape[1]
+        names = [*self._names(), "intercept", "sigma"]
+        result = pd.DataFrame(explained[:, :width], columns=names, index=_index(X))
+        score = np.concatenate(scores)
         return result.assign(
-            subgroup=share.argmax(1),
-            subgroup_probability=share.max(1),
-            outlier_score=np.concatenate(scores),
+            subgroup=explained[:, width:].argmax(1),
+            subgroup_probability=explained[:, width:].max(1),
+            outlier_score=score,
+            outlier=score > _SURPRISING,
         )
+
+    def explain_groups(self, X: Any, y: Any, groups: Any) -> pd.DataFrame:
+        """Say for each subject which parameters all of its rows speak for: a row per label, with how many rows."""
+        rows = self.explain_rows(X, y, groups=groups).set_axis(pd.Index(np.asarray(groups), name="group"))
+        first = rows.groupby(level=0, sort=True).first().drop(columns=["outlier_score", "outlier"])
+        by_group = rows.groupby(level=0, sort=True)
+        return first.assign(rows=by_group.size(), outliers=by_group["outlier"].sum())
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -387,20 +430,19 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return result
 
     def _flat_draws(self) -> tuple[Array, Array, Array]:
-        """Give the components of the predictive mixture, the first draws of every chain: slopes, intercepts, sigmas."""
-        n_chains = len(self.fit_.chains)
-        each = min(_DRAWS, max(64, 2 ** int(np.ceil(np.log2(_COMPONENTS / n_chains)))))
+        """Give draws that rows are explained by, the first of every chain: slopes, intercepts, sigmas."""
+        n_chains = len(self.fit_.centers)
+        each = min(_DRAWS, max(64, 2 ** int(np.ceil(np.log2(_EXPLAINING / n_chains)))))
         slopes, intercepts, sigmas = (self.draws_[name][:, :each] for name in ("slope", "intercept", "sigma"))
         return slopes.reshape(-1, slopes.shape[-1]), intercepts.ravel(), sigmas.ravel()
 
-    def _components(self, X: Any) -> Iterator[tuple[slice, Array, Array]]:
-        """Give the predictive mixture of some rows at a time: rows, means (rows, components), sigmas (components,)."""
+    def _components(self, X: Any) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """Give the predictive mixture of some rows at a time: the rows, means and sds (rows, k), weights (k,)."""
         X = self._covariates(X)
-        slopes, intercepts, sigmas = self._flat_draws()
-        step = max(1, _NUMBERS // len(sigmas))
+        step = max(1, _NUMBERS // len(self.fit_.law.share))
         for start in range(0, len(X), step):
-            rows = slice(start, min(start + step, len(X)))
-            yield rows, X[rows] @ slopes.T + intercepts, sigmas
+            block = X[start : start + step]
+            yield (block, *self.fit_.components(block))
 
     def _subgroup_of(self, slopes: Array) -> NDArray[np.intp]:
         """Give the number of the mode that each draw belongs to; all are 0 where coefficients do not differ."""
@@ -429,6 +471,23 @@ def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float
     >>> search = GridSearchCV(model, {"fit_intercept": [True, False]}, scoring=kernel_score_scorer)
     """
     return -estimator.kernel_score(X, y)
+
+
+def _means_under(log: Array, table: Array, member: Array) -> Array:
+    """Means of a table of draws (m, w) and shares of groups (m, g) under weights exp(log) (n, m): (n, w + g)."""
+    weight = np.exp(log - log.max(1, keepdims=True))
+    weight /= weight.sum(1, keepdims=True)
+    return np.hstack([weight @ table, weight @ member])
+
+
+def _surprise(y: Array, loc: Array, sigma: Array, seed: int) -> Array:
+    """By how many nats y (n,) is more surprising than what draws N(loc, sigma^2) would have made of its row."""
+    noise = quasi_normal(len(sigma), 1, seed).double().numpy()[:, 0]
+    made, judges = (np.linspace(0, len(sigma) - 1, count).astype(int) for count in (16, 160))
+    own, few = (loc + sigma * noise)[:, made], (loc[:, judges], sigma[judges])
+    usual = np.mean([mixtures.log_density(column, *few) for column in own.T], axis=0)
+    result: Array = usual - mixtures.log_density(y, loc, sigma)
+    return result
 
 
 def _name_missing_targets(y: Any) -> None:

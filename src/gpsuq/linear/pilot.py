@@ -1,12 +1,15 @@
-r"""A robust first fit of a linear model: where training starts, and the unit that residuals are measured in.
+r"""Robust first fits of a linear model: where fitting starts, and the unit that residuals are measured in.
 
-The centre is an S-estimate: among fits from several starts the one with the smallest M-scale of residuals s,
+An S-estimate is, among fits from many starts, the one with the smallest M-scale of residuals s,
 
-.. math:: \frac{1}{\sum w_i} \sum_i w_i\, \rho(r_i / s) = \tfrac14, \qquad \rho \text{ Tukey's bisquare, } c = 2.937 ,
+.. math:: \frac{1}{\sum w_i} \sum_i w_i\, \rho(r_i / s) = b, \qquad \rho \text{ Tukey's bisquare with cutoff } c .
 
-which up to a quarter of outlying rows cannot spoil, be it by their response or by their leverage; two halves that
-follow different lines, on the other hand, pull it to the middle. The unit is the residual scale of the least absolute
-deviations fit, wide enough to see subgroups that the centre passes by.
+With b = 1/4 a quarter of outlying rows cannot spoil it, and two halves that follow different lines pull it to the
+middle; with b = 1/2 nearly half of the rows may lie anywhere, be it by their response or by their leverage. One of
+them alone can be wrong (an eighth of the rows at a far corner masks itself from the first, the second follows one of
+two halves), so both are given: the first is what residuals are measured from, the second is where a fit of equal
+coefficients starts. The unit is the residual scale of the least absolute deviations fit, wide enough to see subgroups
+that a centre passes by.
 """
 
 from __future__ import annotations
@@ -16,19 +19,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 _ROWS = 4096  # a start needs no more
 _STARTS = 64
 _WORK = 2e8  # numbers that the starts may take in one sweep
 _LAD_SWEEPS = 50
-_SWEEPS = 10
-_BREAKDOWN, _CUTOFF = 0.25, 2.937  # the cutoff makes the scale that of a Normal
+_FIRST_SWEEPS, _BEST, _SWEEPS = 2, 6, 15  # of all starts; of the best few
+_QUARTER, _HALF = (0.25, 2.937), (0.5, 1.547)  # breakdown, and the cutoff that makes the scale that of a Normal
+_EFFICIENT_CUTOFF = 4.685  # 95% efficiency where the noise is Normal
 _SCALE_SWEEPS = 15
 
 
 class Pilot(NamedTuple):
-    """Coefficients (one per column of the design) and residual scale of the first fit."""
+    """First fits (fit, k), that of a quarter's breakdown first, and the residual scale: the unit."""
 
     coefficients: Array
     scale: float
@@ -43,28 +47,44 @@ def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: 
         design, y, weight = design[rows], y[rows], np.ones(_ROWS)
     n, k = design.shape
     if n <= k + 1:
-        return Pilot(np.zeros(k), residual_scale(y - np.median(y), 1, weight))
+        return Pilot(np.zeros((1, k)), residual_scale(y - np.median(y), 1, weight))
     deviations = least_absolute_deviations(design, y, weight)
     scale = residual_scale(y - design @ deviations, k, weight)
     starts = np.vstack(
         [deviations, _weighted_least_squares(design, y, weight[None])[0], _elemental(design, y, weight, rng)]
     )
-    for _ in range(_SWEEPS):
-        residuals = y - starts @ design.T
-        share = np.square(residuals / (_CUTOFF * m_scale(residuals, weight)[:, None]))
-        starts = _weighted_least_squares(design, y, weight * np.square(np.maximum(1.0 - share, 0.0)))
-    best = int(m_scale(y - starts @ design.T, weight).argmin())
-    return Pilot(starts[best], scale)
+    quarter, _ = _s_estimate(design, y, weight, starts, _QUARTER)
+    half, size = _s_estimate(design, y, weight, starts, _HALF)
+    for _ in range(_SWEEPS):  # efficient from there, with the scale kept
+        share = np.square((y - design @ half) / (_EFFICIENT_CUTOFF * size))
+        half = _weighted_least_squares(design, y, (weight * np.square(np.maximum(1.0 - share, 0.0)))[None])[0]
+    return Pilot(np.stack([quarter, half]), scale)
 
 
-def m_scale(residuals: Array, weight: Array) -> Array:
+def _s_estimate(
+    design: Array, y: Array, weight: Array, starts: Array, kind: tuple[float, float]
+) -> tuple[Array, float]:
+    """Give the coefficients of the smallest M-scale, and that scale."""
+    for sweeps, kept in ((_FIRST_SWEEPS, _BEST), (_SWEEPS, 1)):
+        for _ in range(sweeps):
+            residuals = y - starts @ design.T
+            share = np.square(residuals / (kind[1] * m_scale(residuals, weight, kind)[:, None]))
+            starts = _weighted_least_squares(design, y, weight * np.square(np.maximum(1.0 - share, 0.0)))
+        sizes = m_scale(y - starts @ design.T, weight, kind)
+        order = np.argsort(sizes)[:kept]
+        starts = starts[order]
+    return starts[0], float(sizes[order[0]])
+
+
+def m_scale(residuals: Array, weight: Array, kind: tuple[float, float] = _QUARTER) -> Array:
     """M-scale of each row of residuals (starts, n), by fixed-point iteration from the median."""
+    breakdown, cutoff = kind
     scale: Array = np.median(np.abs(residuals), axis=1) / 0.6745
     scale = np.maximum(scale, 1e-12 * np.abs(residuals).max(1)) + np.finfo(float).tiny
     for _ in range(_SCALE_SWEEPS):
-        share = np.minimum(np.square(residuals / (_CUTOFF * scale[:, None])), 1.0)
+        share = np.minimum(np.square(residuals / (cutoff * scale[:, None])), 1.0)
         rho = share * (3.0 - share * (3.0 - share))  # 1 - (1 - share)^3
-        scale = scale * np.sqrt(rho @ weight / (weight.sum() * _BREAKDOWN)) + np.finfo(float).tiny
+        scale = scale * np.sqrt(rho @ weight / (weight.sum() * breakdown)) + np.finfo(float).tiny
     return scale
 
 

@@ -1,0 +1,108 @@
+r"""The mean coefficients, and how well they are known: weighted least squares for every chain's bootstrap weights.
+
+Each chain has Bayesian-bootstrap weights of its own. Where all rows share their coefficients, a row counts what their
+fit says (:mod:`gpsuq.linear.equal`). Where coefficients differ, the mean of y is still a line, and rows count one over
+the variance that the law gives them. Rows far outside what is expected lose their weight, so that the influence of one
+row is bounded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.linear.equal import FARTHEST, EqualFit, NoiseLaw, bounded, weighted_least_squares
+from gpsuq.linear.laws import Law
+from gpsuq.linear.sample import Sample
+from gpsuq.linear.units import LinearUnits, blocks
+
+Array = NDArray[np.floating]
+
+_SWEEPS = 4
+
+
+def equal_centres(sample: Sample, weights: Array, fit: EqualFit) -> Array:
+    """Coefficients of every chain, weights (chain, n), from where the fit of all rows stands: (chain, q)."""
+    design, y, _ = sample.flat()
+    result = []
+    for weight in weights:
+        by_row = np.broadcast_to(weight[:, None], sample.y.shape)[sample.mask]
+        coefficients = fit.coefficients
+        for _ in range(_SWEEPS):
+            counts = fit.counts(y - design @ coefficients, slice(None))
+            coefficients = weighted_least_squares(design, y, by_row * counts)
+        result.append(coefficients)
+    return np.stack(result)
+
+
+def law_centres(sample: Sample, weights: Array, law: Law, *, weighted: bool) -> Array:
+    r"""Mean coefficients of every chain: generalised least squares with the variances of the law, (chain, q).
+
+    .. math:: m = \Bigl(\sum_i w_i A_i' V_i^{-1} A_i\Bigr)^{-1} \sum_i w_i A_i' V_i^{-1} y_i, \qquad
+              V_i = A_i \operatorname{Cov}(\theta) A_i' + \sigma^2 I ,
+
+    and the weights of far observations reduced. Without ``weighted`` :math:`V_i` only says which these are: where the
+    relation is curved, weights would move the line.
+    """
+    design, n_measures = sample.design, sample.design.shape[1]
+    covariance, variance = law.moments()
+    marginal = (design @ covariance) @ design.swapaxes(1, 2) + variance * np.eye(n_measures)
+    inverse = 1.0 / marginal if n_measures == 1 else np.linalg.inv(marginal)
+    precise = inverse @ design if weighted else design
+    outer = np.einsum("ntq,ntp->nqp", design, precise).reshape(len(sample), -1)
+    pull = np.einsum("ntq,nt->nq", precise, sample.y)
+    limit = FARTHEST**2 + sample.mask.sum(1) - 1.0
+    q = design.shape[2]
+    result = []
+    for weight in weights:
+        center = law.center
+        for _ in range(_SWEEPS):
+            residual = (sample.y - design @ center) * sample.mask
+            counts = weight * bounded(np.einsum("nt,nts,ns->n", residual, inverse, residual), limit)
+            gram = (counts @ outer).reshape(q, q)
+            gram += np.diag(1e-10 * np.diag(gram) + 1e-12 * np.diag(gram).max() + np.finfo(float).tiny)
+            center = np.linalg.solve(gram, counts @ pull)
+        result.append(center)
+    return np.stack(result)
+
+
+def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, rng: np.random.Generator) -> Array:
+    """Draw centres (chain, q) from a multivariate t: what stands in for bootstrap weights where rows are too few.
+
+    Only the first k coefficients are free: without an intercept the level is not.
+    """
+    df = max(n - k, 1.0)
+    draws = rng.standard_normal((n_chains, len(center))) / np.sqrt(rng.chisquare(df, (n_chains, 1)) / df)
+    draws[:, k:] = 0.0
+    result: Array = center + (draws - draws.mean(0)) * (scale / np.sqrt(n))
+    return result
+
+
+def step_over_all_rows(
+    X: Array, y: Array, weight: Array | None, units: LinearUnits, center: Array, law: Law, noise: NoiseLaw | None
+) -> Array:
+    """Take one Newton step of the mean coefficients over all rows, from what some of them said: the step, (q,).
+
+    Rows count what the ``noise`` law says of them or, without one, the same unless they lie far outside the law.
+    """
+    q = len(center)
+    gram, pull, slopes = np.zeros((q, q)), np.zeros(q), np.zeros(2)
+    covariance, variance = law.moments()
+    for rows in blocks(len(y)):
+        design, weights = units.design(X[rows]), np.ones(1) if weight is None else weight[rows]
+        residuals = units.residuals(X[rows], y[rows]) - design @ center
+        if noise is not None:
+            counts = noise.precision(residuals)
+            if rows.start == 0:  # a mean that some rows tell
+                slopes += np.array([(weights * counts).sum(), (weights * noise.curvature(residuals)).sum()])
+        else:
+            usual = np.einsum("nq,qp,np->n", design, covariance, design) + variance
+            counts = bounded(np.square(residuals) / usual)
+        counts = weights * counts
+        gram += (design.T * counts) @ design
+        pull += design.T @ (counts * residuals)
+    gram += np.diag(1e-10 * np.diag(gram) + 1e-12 * np.diag(gram).max() + np.finfo(float).tiny)
+    # Weighted least squares goes a part of the way that the mean curvature of the loss tells.
+    part = float(np.clip(slopes[1] / slopes[0], 0.2, 1.0)) if slopes[0] > 0 else 1.0
+    result: Array = np.linalg.solve(gram, pull) / part
+    return result

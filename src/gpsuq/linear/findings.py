@@ -1,0 +1,103 @@
+"""What a fitted linear regression has to say about itself, in plain words: what was found, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.calibration import Calibration
+from gpsuq.diagnostics import Finding
+from gpsuq.linear.equal import EqualFit
+from gpsuq.linear.evidence import Evidence
+from gpsuq.linear.sample import Sample
+from gpsuq.linear.units import identifiers
+
+Array = NDArray[np.floating]
+
+_CURVED_SHARE = 0.02  # of the residual variance: less is not worth a word
+_CHANGES = 1.25  # ratio of the 90% to the 10% quantile of the noise's scale
+_FEWEST_FOR_LEVELS = 100
+_APART, _SMALLEST = 4.0, 0.1  # standard deviations between two levels; share of the smaller
+_SWEEPS = 60
+
+
+def describe(
+    X: Array,
+    names: Sequence[str],
+    sample: Sample,
+    equal: EqualFit,
+    evidence: Evidence | None,
+    calibration: Calibration,
+    kind: str,
+) -> list[Finding]:
+    """Give the findings of a fit, the most important first."""
+    design, target, weight = sample.flat()
+    columns = sample.columns[sample.mask]
+    found = [
+        None if evidence is None else _curved(evidence),
+        _noise_varies(calibration, columns, evidence) if kind == "equal" else None,
+        _levels(target - design @ equal.coefficients, weight) if kind == "equal" else None,
+        *(_identifier(name) for name in identifiers(X, names)),
+    ]
+    return [finding for finding in found if finding is not None]
+
+
+def _curved(evidence: Evidence) -> Finding | None:
+    if not evidence.curved or evidence.curvature < _CURVED_SHARE:
+        return None
+    return Finding(
+        "nonlinear",
+        f"the relation is curved: squares and products of the columns explain {evidence.curvature:.0%} of what a line "
+        "leaves. Coefficients are those of the best line. Add transformed columns, or use a model of curves, such as "
+        "gradient boosting or GPS with MLP(conditional=True)",
+    )
+
+
+def _noise_varies(calibration: Calibration, columns: Array, evidence: Evidence | None) -> Finding | None:
+    """Say that the scale of y around the line changes with x, where coefficients that differ do not explain it."""
+    scale = calibration.scale(columns)
+    low, high = np.quantile(scale, [0.1, 0.9])
+    if calibration.scale.constant or high < _CHANGES * low:
+        return None
+    tested = evidence is not None and evidence.differ
+    return Finding(
+        "noise-varies",
+        f"y lies closer to the line for some rows than for others: its spread changes with x by a factor of "
+        f"{high / low:.1f} between the 10% and the 90% of rows where it is smallest and largest, and intervals follow "
+        "it"
+        + ("; coefficients that differ between rows describe this less well than noise that changes" if tested else ""),
+    )
+
+
+def _levels(residuals: Array, weight: Array) -> Finding | None:
+    """Say that residuals fall into two heaps, by a mixture of two Normals of one width."""
+    if len(residuals) < _FEWEST_FOR_LEVELS:
+        return None
+    center = np.quantile(residuals, [0.2, 0.8])
+    share, variance = np.array([0.5, 0.5]), float(np.var(residuals)) / 4.0
+    weight = weight / weight.sum()
+    for _ in range(_SWEEPS):
+        log = np.log(share) - 0.5 * np.square(residuals[:, None] - center) / max(variance, 1e-300)
+        belongs = np.exp(log - log.max(1, keepdims=True))
+        belongs *= (weight / belongs.sum(1))[:, None]
+        share = belongs.sum(0) + 1e-12
+        center = residuals @ belongs / share
+        variance = float((belongs * np.square(residuals[:, None] - center)).sum())
+    gap = abs(float(center[1] - center[0])) / np.sqrt(max(variance, 1e-300))
+    if gap < _APART or share.min() < _SMALLEST:
+        return None
+    return Finding(
+        "levels",
+        f"residuals fall into two heaps ({share.min():.0%} and {share.max():.0%} of the rows): subgroups may differ by "
+        "their intercept only; random_intercept=True looks for them",
+    )
+
+
+def _identifier(name: str) -> Finding:
+    return Finding(
+        "identifier",
+        f"column {name} has a different whole number in every row: if it is a row number or an identifier, leave it "
+        "out",
+    )

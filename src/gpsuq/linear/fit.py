@@ -1,0 +1,235 @@
+"""Linear regression from a table to a law of coefficients that was judged by rows it had not seen.
+
+One coefficient vector with a noise law of its own is fitted first. Only where the data speak against it, laws of
+coefficients are: Normal, lines, and what training makes of the better of them. Rows left out decide between all; their
+ranks calibrate the predictive. Bootstrap weights say how well mean coefficients are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpsuq.calibration import Calibration
+from gpsuq.chains import ChainPlan, ChainWeights, warn_of_small_weights
+from gpsuq.diagnostics import Finding
+from gpsuq.generators import Generator
+from gpsuq.linear.candidates import EQUAL, Written, choose_law, fit_chosen, judge_equal, recentred, unbiased, widened
+from gpsuq.linear.centre import equal_centres, law_centres, normal_theory, step_over_all_rows
+from gpsuq.linear.equal import fit_equal, near_least_squares
+from gpsuq.linear.evidence import Evidence, gather_evidence
+from gpsuq.linear.findings import describe
+from gpsuq.linear.laws import Law, equal_law
+from gpsuq.linear.refine import generator_draws
+from gpsuq.linear.sample import LinearSettings, Sample, observe
+from gpsuq.linear.units import LinearUnits, linear_units, warn
+from gpsuq.progress import stage
+from gpsuq.seeds import derive_seed
+
+Array = NDArray[np.floating]
+
+_ROWS = 8192  # observations that laws are fitted to; means take all
+_FEWEST = 12, 40  # observations and rows for a law
+_FEWEST_TO_LEAVE_OUT = 20
+_FOR_EACH = 3  # rows for each coefficient, to leave some out
+_SIGMA_FLOOR = 1e-4
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """A fitted law in the units of training, with all that leads from there to the user's parameters and predictions.
+
+    ``law`` has the components of the predictive. ``chains`` are the laws of all chains; where training found the law
+    there are none, and ``generator`` draws in their place (a chain of the fit takes one of its chains in turn,
+    ``moved`` (q,) to the mean of the observations). ``centers`` (chain, q) are the mean coefficients of every chain,
+    ``estimation`` (q, q) is their covariance, ``bulk`` the scale of ordinary noise.
+    ``kind`` names the law: equal, normal, lines, levels, or trained.
+    """
+
+    units: LinearUnits
+    law: Law
+    chains: list[Law]
+    generator: Generator | None
+    moved: Array
+    centers: Array
+    estimation: Array
+    bulk: float
+    calibration: Calibration
+    kind: str
+    spread_weight: float
+    path: pd.DataFrame | None
+    evidence: Evidence | None
+    reweighted: bool
+    findings: list[Finding]
+
+    @property
+    def heterogeneous(self) -> bool:
+        """Whether coefficients differ between observations."""
+        return self.kind != "equal"
+
+    @property
+    def noise_dim(self) -> int:
+        """Numbers of noise that a draw takes."""
+        return self.law.noise_dim if self.generator is None else self.generator.noise_dim
+
+    def parameters(self, noise: Tensor) -> dict[str, Array]:
+        """Give the draws of every chain that belong to noise (draw, q) or (chain, draw, q), in the user's units."""
+        n_chains = len(self.centers)
+        noise = noise.expand(n_chains, *noise.shape[-2:])
+        if self.generator is None:
+            each = [law.draws(block.double().numpy()) for law, block in zip(self.chains, noise, strict=True)]
+            coefficients, sigma = (np.stack(part) for part in zip(*each, strict=True))
+            return self.units.parameters(coefficients, sigma)
+        of_chain = [chain % self.generator.n_chains for chain in range(n_chains)]
+        coefficients, sigma = generator_draws(self.generator.select(of_chain), noise)
+        shift = self.moved + self.centers - self.law.center
+        return self.units.parameters(coefficients + shift[:, None], sigma)
+
+    def components(self, X: Array) -> tuple[Array, Array, Array]:
+        """Give the predictive mixture of rows of X: means and standard deviations (n, k), weights (k,)."""
+        loc, scale = widened(self.law, self.units.design(X), self.estimation)
+        fitted = self.units.level + (X - self.units.center) @ self.units.slope
+        return fitted[:, None] + self.units.scale * loc, self.units.scale * scale, self.law.share
+
+
+@dataclass(frozen=True)
+class _Size:
+    """How much there is to fit: observations taken, all rows of the table, coefficients."""
+
+    sample: Sample
+    n_rows: float
+    k: int
+
+    @property
+    def n(self) -> float:
+        """Number of independent observations."""
+        return self.sample.n_observations if self.sample.grouped else self.n_rows
+
+    @property
+    def bootstraps(self) -> bool:
+        """Whether there are rows enough for bootstrap weights."""
+        return self.n > 2 * self.k
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether there are rows enough to fit some and to judge by others."""
+        return self.sample.n_measures >= max(_FEWEST_TO_LEAVE_OUT, _FOR_EACH * self.k) and len(self.sample) > 3
+
+    @property
+    def has_laws(self) -> bool:
+        """Whether there are rows enough for a law of coefficients."""
+        return self.leaves_out and len(self.sample) >= _FEWEST[0] and self.sample.n_measures >= _FEWEST[1]
+
+
+def fit_linear(
+    X: Array,
+    y: Array,
+    weight: Array | None,
+    codes: NDArray[np.intp] | None,
+    names: Sequence[str],
+    settings: LinearSettings,
+    *,
+    intercept: bool,
+) -> LinearFit:
+    """Fit equal coefficients, test them, fit laws where they differ, choose, calibrate, and find the centres."""
+    units, start = linear_units(X, y, weight, intercept=intercept, names=names, seed=settings.seed)
+    sample = observe(X, y, weight, codes, units, _ROWS)
+    size = _Size(sample, float(len(y) if weight is None else weight.sum()), units.rank + intercept)
+    design, target, row_weight = sample.flat()
+    columns = sample.columns[sample.mask]
+    floor = _SIGMA_FLOOR if size.bootstraps else 1.0  # few rows do not keep sigma from zero
+    equal = fit_equal(design, target, row_weight, start, floor)
+    evidence = None
+    if settings.spread_weight == "auto" and size.has_laws and not sample.grouped:
+        with stage("testing equal coefficients"):
+            evidence = gather_evidence(columns, design, target, row_weight, equal, seed=settings.seed)
+        if evidence.differ or evidence.curved:
+            equal = near_least_squares(
+                design, target, row_weight, columns, equal, seed=settings.seed, sigma_floor=floor
+            )
+    weights = _bootstrap_weights(size, settings)
+    centers = _corrected(equal_centres(sample, weights, equal), equal.coefficients, equal.noise.sd, size, settings)
+    chosen = judge_equal(sample, equal, size.k, _covariance(centers), settings.seed, leave_out=size.leaves_out)
+    law, generator, path = unbiased(equal_law(equal), size.n_rows, size.k), None, None
+    moved, chains = np.zeros(design.shape[1]), [law] * len(centers)
+    if size.has_laws and _asks_for_a_law(sample, settings, evidence):
+        written = Written(sample, settings, size.k)
+        straight = evidence is None or not evidence.curved
+        chosen, path = choose_law(chosen, sample, written, settings, _covariance(centers), straight=straight)
+        if chosen.kind != "equal":
+            trained, generator = fit_chosen(chosen, sample, written, settings)
+            law = recentred(trained, sample, straight=straight)
+            moved = law.center - trained.center
+            of_law = law_centres(sample, weights, law, weighted=straight)
+            centers = _corrected(of_law, law.center, float(np.sqrt(law.moments()[1])), size, settings)
+            chains = [] if generator is not None else written.of_chains(chosen.kind, sample, weights, centers)
+    if size.n_rows > sample.n_measures:
+        robust = equal.noise if chosen.kind == "equal" and equal.usual is None else None
+        centers = centers + step_over_all_rows(X, y, weight, units, centers.mean(0), law, robust)
+        law = law.around(centers.mean(0))
+    calibration = chosen.calibration(sample, settings.seed)
+    return LinearFit(
+        units=units,
+        law=law,
+        chains=[each.around(center) for each, center in zip(chains, centers, strict=False)],
+        generator=generator,
+        moved=moved,
+        centers=centers,
+        estimation=_covariance(centers),
+        bulk=equal.bulk if chosen.kind == "equal" else law.ordinary_sigma,
+        calibration=calibration,
+        kind=chosen.kind,
+        spread_weight=chosen.spread_weight,
+        path=path,
+        evidence=evidence,
+        reweighted=settings.n_chains > 1,
+        findings=describe(X, names, sample, equal, evidence, calibration, chosen.kind),
+    )
+
+
+def _asks_for_a_law(sample: Sample, settings: LinearSettings, evidence: Evidence | None) -> bool:
+    """Whether coefficients may differ: the user says so (by a weight, groups, a random level), or the test does."""
+    if settings.spread_weight != "auto":
+        return settings.spread_weight < EQUAL
+    return sample.grouped or settings.random_level or (evidence is not None and evidence.differ)
+
+
+def _bootstrap_weights(size: _Size, settings: LinearSettings) -> Array:
+    """Bayesian-bootstrap weights of every chain, (chain, n); equal ones where there are too few rows for them."""
+    sample = size.sample
+    plan = ChainPlan(settings.n_chains, "bootstrap" if size.bootstraps else None, 0.0, 0.0, None)
+    weight = None if (sample.weight == 1.0).all() else torch.from_numpy(sample.weight)
+    if weight is not None and plan.reweight is None:  # with bootstrap weights the chains do so
+        warn_of_small_weights(weight)
+    result: Array = ChainWeights(plan, len(sample), weight, settings.seed)(torch.arange(len(sample))).double().numpy()
+    return result
+
+
+def _corrected(centers: Array, whole: Array, scale: float, size: _Size, settings: LinearSettings) -> Array:
+    """Correct the chains' centres (chain, q) around ``whole`` for small samples, and for rows that were not taken."""
+    n, k = size.n, size.k
+    if not size.bootstraps:
+        warn(
+            f"{n:g} observations for {k} coefficients: too few for bootstrap weights, so the uncertainty of the "
+            "coefficients is that of Normal theory around the robust fit"
+        )
+        rng = np.random.default_rng(derive_seed(settings.seed, "normal-theory"))
+        return normal_theory(whole, k, n, scale, len(centers), rng)
+    # With k coefficients the bootstrap's deviations are too small by (n - k) / n.
+    factor = n / (n - k) * np.sqrt(size.sample.n_measures / size.n_rows)
+    result: Array = whole + (centers - centers.mean(0)) * factor
+    return result
+
+
+def _covariance(centers: Array) -> Array:
+    """Covariance of the mean coefficients, (q, q)."""
+    if len(centers) < 2:
+        return np.zeros((centers.shape[1],) * 2)
+    result: Array = np.atleast_2d(np.cov(centers.T)) * ((len(centers) + 1) / len(centers))
+    return result

@@ -1,0 +1,165 @@
+"""Between the user's units and those of fitting: whitened columns, residuals of a robust pilot in units of their scale.
+
+A fit is then the same whatever the units, the correlation of the columns and the size of the signal.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpsuq.errors import GPSWarning
+from gpsuq.linear.pilot import robust_pilot
+
+Array = NDArray[np.floating]
+
+_CHUNK = 1 << 15
+_DEPENDENT = 1e-12  # eigenvalue of the correlation matrix, relative to the largest, that counts as zero
+_FARTHEST = 1e15  # squares must stay within float32
+_FEWEST_FOR_IDS = 20
+_ID_RANGE = 1_000_000
+_ID_NAME = re.compile(r"(^|[^a-z])(id|ids|index|key|row|rownames|number|no|nr|uuid)([^a-z]|$)|[a-z](Id|ID)$")
+
+
+@dataclass(frozen=True)
+class LinearUnits:
+    r"""Between the user's units and those of training: w = matrix' (x - center), u = (y - pilot(x)) / scale.
+
+    A model u = level + w' gamma means y = intercept + x' theta with
+    :math:`\theta = \theta_0 + \text{scale} \cdot \text{matrix}\,\gamma` and the intercept that belongs to it.
+    """
+
+    center: Array  # (p,)
+    matrix: Array  # (p, r), r at most the rank of X
+    slope: Array  # (p,), the pilot's
+    level: float  # the pilot's value at the centre
+    scale: float
+    intercept: bool
+
+    @property
+    def rank(self) -> int:
+        """Number of directions that training sees."""
+        return int(self.matrix.shape[1])
+
+    def design(self, X: Array) -> Array:
+        """Whiten X and add a column for the level, of ones, or of zeros where there is none: (n, r + 1)."""
+        level = np.full((len(X), 1), float(self.intercept))
+        return np.hstack([(X - self.center) @ self.matrix, level])
+
+    def residuals(self, X: Array, y: Array) -> Array:
+        """Residuals of the pilot in units of their scale."""
+        fitted = self.level + (X - self.center) @ self.slope
+        return np.clip((y - fitted) / self.scale, -_FARTHEST, _FARTHEST)
+
+    def parameters(self, coefficients: Array, sigma: Array) -> dict[str, Array]:
+        """Give draws (..., r + 1) and sigmas in the user's units: ``slope`` (..., p), ``intercept``, ``sigma``."""
+        slope = self.slope + self.scale * coefficients[..., :-1] @ self.matrix.T
+        intercept = self.level + self.scale * coefficients[..., -1] - slope @ self.center
+        return {"slope": slope, "intercept": intercept, "sigma": self.scale * sigma}
+
+
+def linear_units(
+    X: Array, y: Array, weight: Array | None, *, intercept: bool, names: Sequence[str], seed: int
+) -> tuple[LinearUnits, Array]:
+    """Find the units of a table, and a robust start in them (r + 1,); warn of columns that say nothing of their own."""
+    weights = np.ones(len(y)) if weight is None else weight
+    total, n = float(weights.sum()), int(np.count_nonzero(weights))
+    lowest, highest = X.min(0), X.max(0)
+    # Equal but for rounding; a column of large numbers that differ in their last digits is not constant.
+    constant = highest - lowest <= 4.0 * np.finfo(float).eps * np.maximum(np.abs(lowest), np.abs(highest))
+    size = np.where(constant, 1.0, highest - lowest if intercept else np.maximum(highest, -lowest))
+    size = np.where(size > 0, size, 1.0)
+    # Around a middle first: means of large numbers lose the digits that matter.
+    middle = lowest + 0.5 * (highest - lowest) if intercept else np.zeros(X.shape[1])
+    center, moment = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
+    for rows in blocks(len(X)):
+        block = (X[rows] - middle) / size
+        weighted = block * weights[rows, None] / total
+        center += weighted.sum(0)
+        moment += weighted.T @ block
+    center = center if intercept else 0.0 * center
+    moment = moment - np.outer(center, center)
+    spread = np.sqrt(np.maximum(np.diag(moment), 0.0))
+    constant = constant | (spread <= 1e-12)
+    if constant.any():
+        warn(f"columns {_listed(names, constant)} are constant: their coefficients are 0")
+    spread = np.where(constant, 1.0, spread)
+    values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, moment / np.outer(spread, spread)))
+    kept = values > _DEPENDENT * max(values[-1], 1.0)
+    if kept.sum() < min(len(values) - constant.sum(), n - intercept):
+        loads = (np.abs(vectors[:, ~kept]).max(1) > 1e-3) & ~constant
+        warn(f"columns {_listed(names, loads)} depend on each other: what they share is divided between them")
+    order = np.flatnonzero(kept)[::-1]
+    if len(order) == 0:  # nothing varies: one direction that is zero for all rows stands in
+        order, vectors, values = np.array([0]), np.zeros_like(vectors), np.ones_like(values)
+    if n <= len(order) + intercept:
+        few = max(1, (n - 1) // 2)
+        warn(
+            f"{n} observations for {len(order) + intercept} coefficients: only the {few} directions in which X varies "
+            "most are fitted, and the coefficients are what these say"
+        )
+        order = order[:few]
+    matrix = vectors[:, order] / np.sqrt(values[order]) / (size * spread)[:, None]
+    middle = middle + center * size
+    center_y = float(np.median(y)) if intercept else 0.0
+    size_y = np.abs(y - center_y)
+    unit = float(np.median(size_y)) or float(size_y.max())  # squares of very large or small y stay finite
+    some = np.flatnonzero(weights)
+    some = np.random.default_rng(seed).choice(some, _CHUNK, replace=False) if n > _CHUNK else some
+    design = (X[some] - middle) @ matrix
+    if intercept:
+        design = np.column_stack([design, np.ones(len(some))])
+    pilot = robust_pilot(design, (y[some] - center_y) / unit, weights[some], seed=seed)
+    scale = pilot.scale or 1.0
+    first, robust = pilot.coefficients[0], pilot.coefficients[min(1, len(pilot.coefficients) - 1)]
+    start = (robust - first) / scale
+    units = LinearUnits(
+        center=middle,
+        matrix=matrix,
+        slope=matrix @ first[: matrix.shape[1]] * unit,
+        level=center_y + float(first[-1]) * unit if intercept else 0.0,
+        scale=scale * unit,
+        intercept=intercept,
+    )
+    return units, start if intercept else np.append(start, 0.0)
+
+
+def identifiers(X: Array, names: Sequence[str]) -> list[str]:
+    """Name columns that look like row numbers or identifiers: a different whole number in every row.
+
+    They are if they count the rows, if their name says so, or if they range over more than a million.
+    """
+    if len(X) < _FEWEST_FOR_IDS:
+        return []
+    found = []
+    for name, column in zip(names, X.T, strict=True):
+        some = column[:_FEWEST_FOR_IDS]
+        if (some != np.rint(some)).any() or (column != np.rint(column)).any():
+            continue
+        ordered = np.sort(column)
+        steps = np.diff(ordered)
+        if steps.min() <= 0:
+            continue
+        counts = bool((np.diff(column) == 1).all())
+        if counts or _ID_NAME.search(name) or _ID_NAME.search(name.lower()) or ordered[-1] - ordered[0] > _ID_RANGE:
+            found.append(name)
+    return found
+
+
+def blocks(n: int) -> Iterator[slice]:
+    """Cut n rows into blocks that are worked on at once."""
+    return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
+
+
+def _listed(names: Sequence[str], chosen: NDArray[np.bool_]) -> str:
+    return ", ".join(name for name, yes in zip(names, chosen, strict=True) if yes)
+
+
+def warn(message: str) -> None:
+    """Warn the caller of ``fit``."""
+    warnings.warn(message, GPSWarning, stacklevel=5)
