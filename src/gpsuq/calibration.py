@@ -158,8 +158,12 @@ class Calibration:
         return result
 
 
-def fit_calibration(X: Array, scores: Array, weight: Array | None = None, *, seed: int = 0) -> Calibration:
+def fit_calibration(
+    X: Array, scores: Array, weight: Array | None = None, *, varies: bool = True, seed: int = 0
+) -> Calibration:
     """Learn the map from normal scores (n,) of rows X (n, p) that the predictive was not fitted to.
+
+    Without ``varies`` their scale is the same for all x.
 
     Examples
     --------
@@ -174,7 +178,7 @@ def fit_calibration(X: Array, scores: Array, weight: Array | None = None, *, see
     array([[-1.,  1.]])
     """
     weight = np.ones(len(scores)) if weight is None else weight
-    scale = fit_scale(X, np.abs(scores), weight, seed=seed)
+    scale = fit_scale(X, np.abs(scores), weight, seed=seed) if varies else _frame(X, 1.0)
     shape = scores / scale(X)
     order = np.argsort(shape, kind="stable")
     shape, counts = shape[order], weight[order]

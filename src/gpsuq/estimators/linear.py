@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -42,6 +42,7 @@ _DRAWS = 512  # kept of each chain, for summaries
 _EXPLAINING = 1024  # draws that rows are explained by, at least
 _NUMBERS = 1 << 22  # held at once when predicting
 _SURPRISING = 5.0  # nats
+_MADE = 32  # outcomes that say how surprising an ordinary one is
 _RESERVED = {"intercept", "sigma", "subgroup", "subgroup_probability", "outlier_score", "outlier", "rows"}
 _SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no warning
 
@@ -389,12 +390,11 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         log, scores = [], []
         whole = self._covariates(X)
         step = max(1, _NUMBERS // len(sigmas))
-        ordinary = np.minimum(sigmas, self.fit_.units.scale * self.fit_.bulk)
         for start in range(0, len(whole), step):
             rows = slice(start, start + step)
             loc = whole[rows] @ slopes.T + intercepts
             log.append(mixtures.component_log_density(y[rows], loc, sigmas))
-            scores.append(_surprise(y[rows], loc, ordinary, self.seed_))
+            scores.append(self._surprise(whole[rows], y[rows]))
             if codes is None:
                 log[-1] = _means_under(log[-1], table, member)
         explained = np.concatenate(log)
@@ -444,9 +444,20 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             block = X[start : start + step]
             yield (block, *self.fit_.components(block))
 
+    def _surprise(self, X: Array, y: Array) -> Array:
+        """By how many nats y (n,) is more surprising than what the law would have made of its row, with usual noise."""
+        loc, scale, weight = self.fit_.ordinary(X)
+        levels = (np.arange(_MADE) + 0.5) / _MADE
+        component = np.searchsorted(np.cumsum(weight)[:-1], levels)
+        noise = ndtri(np.random.default_rng(self.seed_).permutation(levels))
+        made = loc[:, component] + scale[:, component] * noise
+        usual = np.mean([mixtures.log_density(column, loc, scale, weight) for column in made.T], axis=0)
+        result: Array = usual - mixtures.log_density(y, loc, scale, weight)
+        return result
+
     def _subgroup_of(self, slopes: Array) -> NDArray[np.intp]:
-        """Give the number of the mode that each draw belongs to; all are 0 where coefficients do not differ."""
-        if not self.heterogeneous_:
+        """Give the number of the mode that each draw belongs to; all are 0 where the law has one."""
+        if self.law_ in ("equal", "normal"):
             return np.zeros(len(slopes), dtype=np.intp)
         # As whitened covariates see them; columns of very different units are brought to one before inverting.
         matrix = self.fit_.units.matrix
@@ -478,16 +489,6 @@ def _means_under(log: Array, table: Array, member: Array) -> Array:
     weight = np.exp(log - log.max(1, keepdims=True))
     weight /= weight.sum(1, keepdims=True)
     return np.hstack([weight @ table, weight @ member])
-
-
-def _surprise(y: Array, loc: Array, sigma: Array, seed: int) -> Array:
-    """By how many nats y (n,) is more surprising than what draws N(loc, sigma^2) would have made of its row."""
-    noise = quasi_normal(len(sigma), 1, seed).double().numpy()[:, 0]
-    made, judges = (np.linspace(0, len(sigma) - 1, count).astype(int) for count in (16, 160))
-    own, few = (loc + sigma * noise)[:, made], (loc[:, judges], sigma[judges])
-    usual = np.mean([mixtures.log_density(column, *few) for column in own.T], axis=0)
-    result: Array = usual - mixtures.log_density(y, loc, sigma)
-    return result
 
 
 def _name_missing_targets(y: Any) -> None:

@@ -33,6 +33,9 @@ Rows = NDArray[np.intp]
 PATH: tuple[float, ...] = (0.0, 0.01)
 """Weights of the spread penalty that training tries."""
 
+LINES = ("lines", "levels")
+"""Kinds of laws that are subgroups."""
+
 EQUAL = 3.0
 """The spread weight that stands for equal coefficients."""
 
@@ -52,8 +55,13 @@ def unbiased(law: Law, n_rows: float, k: int) -> Law:
     return replace(law, sigma=law.sigma * np.sqrt(n_rows / max(n_rows - k, 0.5 * n_rows)))
 
 
-def recentred(law: Law, sample: Sample, *, straight: bool) -> Law:
-    """Move a law so that its mean is that of the observations: it is what is reported, so it is what is judged."""
+def recentred(kind: str, law: Law, sample: Sample, *, straight: bool) -> Law:
+    """Move a law so that its mean is that of the observations: it is what is reported, so it is what is judged.
+
+    Where the relation is straight, the mean of lines is best known from them: they stay.
+    """
+    if straight and kind in LINES:
+        return law
     return law.around(law_centres(sample, sample.weight[None], law, weighted=straight)[0])
 
 
@@ -69,12 +77,14 @@ class Judged:
     """A candidate: its laws without each fold, and what they say of the observations of that fold.
 
     ``log_density`` is of all held-out observations in turn, ``normal_scores`` of all their measures. ``start`` is the
-    kind of law that training began from, or the kind itself; ``estimation`` the covariance of mean coefficients.
+    kind of law that training began from, or the kind itself; ``varies`` says whether the size of residuals may change
+    with x, ``estimation`` is the covariance of mean coefficients.
     """
 
     kind: str
     start: str
     spread_weight: float
+    varies: bool
     laws: list[Law]
     held_out: list[Rows]
     estimation: Array
@@ -92,7 +102,7 @@ class Judged:
         columns, weight = part.columns[part.mask], part.flat()[2]
         if len(self.laws) == 1:
             return identity_calibration(columns.shape[1])
-        return fit_calibration(columns, self.normal_scores, weight, seed=seed)
+        return fit_calibration(columns, self.normal_scores, weight, varies=self.varies, seed=seed)
 
     def losses(self, sample: Sample, seed: int) -> Array:
         """Mean pinball loss of calibrated quantiles of every observation (n,); nan where it was not judged."""
@@ -131,6 +141,7 @@ def _judge(
     kind: str,
     start: str,
     spread_weight: float,
+    varies: bool,
     laws: list[Law],
     held_out: list[Rows],
     sample: Sample,
@@ -146,14 +157,14 @@ def _judge(
         whole = law.log_density(part) if part.grouped else mixtures.log_density(target, loc, scale, law.share)
         densities.append(whole)
     said = np.concatenate(scores), np.concatenate(densities)
-    return Judged(kind, start, spread_weight, laws, held_out, estimation, *said)
+    return Judged(kind, start, spread_weight, varies, laws, held_out, estimation, *said)
 
 
 def judge_equal(sample: Sample, fit: EqualFit, k: int, estimation: Array, seed: int, *, leave_out: bool) -> Judged:
     """Judge equal coefficients by tenths that were left out, or, where rows are too few for that, by all of them."""
     if not leave_out:
         law = unbiased(equal_law(fit), sample.n_measures, k)
-        return _judge("equal", "equal", EQUAL, [law], [np.arange(len(sample))], sample, estimation)
+        return _judge("equal", "equal", EQUAL, False, [law], [np.arange(len(sample))], sample, estimation)
     n_folds = min(_EQUAL_FOLDS, len(sample))
     folds = np.random.default_rng(derive_seed(seed, "equal-folds")).permutation(len(sample)) % n_folds
     by_row = np.broadcast_to(folds[:, None], sample.y.shape)[sample.mask]
@@ -164,7 +175,7 @@ def judge_equal(sample: Sample, fit: EqualFit, k: int, estimation: Array, seed: 
         part = fit.without(design[rest], target[rest], weight[rest], rest)
         laws.append(unbiased(equal_law(part), float(weight[rest].sum()), k))
     held_out = [np.flatnonzero(folds == fold) for fold in range(n_folds)]
-    return _judge("equal", "equal", EQUAL, laws, held_out, sample, estimation)
+    return _judge("equal", "equal", EQUAL, fit.usual is not None, laws, held_out, sample, estimation)
 
 
 class Written:
@@ -185,16 +196,10 @@ class Written:
         """Give the law of all observations."""
         return unbiased(self.laws[kind], self._n_rows, self._k)
 
-    def of_chains(self, kind: str, sample: Sample, weights: Array, centers: Array) -> list[Law]:
-        """Give a law for every chain, with weights (chain, n), around its mean coefficients (chain, q).
-
-        Lines are fitted again: how many rows belong to each is what their mean depends on most.
-        """
+    def lines_of_chains(self, kind: str, sample: Sample, weights: Array) -> list[Law]:
+        """Fit lines again with the weights (chain, n) of every chain: their mean depends most on whose rows count."""
         law = self.of_all(kind)
-        if kind == "normal":
-            return [law.around(center) for center in centers]
-        again = [refit_lines(replace(sample, weight=weight), law, same_slopes=kind == "levels") for weight in weights]
-        return [each.around(center) for each, center in zip(again, centers, strict=True)]
+        return [refit_lines(replace(sample, weight=weight), law, same_slopes=kind == "levels") for weight in weights]
 
     def of_some(self, kind: str, some: Sample) -> Law:
         """Fit some of the observations from where the fit of all stands."""
@@ -228,8 +233,8 @@ def choose_law(
     candidates, starts = [equal], {}
 
     def judged(kind: str, start: str, spread: float, laws: list[Law]) -> Judged:
-        moved = [recentred(law, rest, straight=straight) for law, rest in zip(laws, rests, strict=True)]
-        return _judge(kind, start, spread, moved, held_out, sample, estimation)
+        moved = [recentred(kind, law, rest, straight=straight) for law, rest in zip(laws, rests, strict=True)]
+        return _judge(kind, start, spread, not sample.grouped, moved, held_out, sample, estimation)
 
     with stage("laws that can be written down"):
         for kind in written.laws:

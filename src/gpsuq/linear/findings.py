@@ -37,7 +37,7 @@ def describe(
     columns = sample.columns[sample.mask]
     found = [
         None if evidence is None else _curved(evidence),
-        _noise_varies(calibration, columns, evidence) if kind == "equal" else None,
+        None if evidence is None or kind != "equal" else _noise_varies(calibration, columns, evidence),
         _levels(target - design @ equal.coefficients, weight) if kind == "equal" else None,
         *(_identifier(name) for name in identifiers(X, names)),
     ]
@@ -55,19 +55,22 @@ def _curved(evidence: Evidence) -> Finding | None:
     )
 
 
-def _noise_varies(calibration: Calibration, columns: Array, evidence: Evidence | None) -> Finding | None:
+def _noise_varies(calibration: Calibration, columns: Array, evidence: Evidence) -> Finding | None:
     """Say that the scale of y around the line changes with x, where coefficients that differ do not explain it."""
     scale = calibration.scale(columns)
     low, high = np.quantile(scale, [0.1, 0.9])
     if calibration.scale.constant or high < _CHANGES * low:
         return None
-    tested = evidence is not None and evidence.differ
     return Finding(
         "noise-varies",
         f"y lies closer to the line for some rows than for others: its spread changes with x by a factor of "
         f"{high / low:.1f} between the 10% and the 90% of rows where it is smallest and largest, and intervals follow "
         "it"
-        + ("; coefficients that differ between rows describe this less well than noise that changes" if tested else ""),
+        + (
+            "; coefficients that differ between rows describe this less well than noise that changes"
+            if evidence.differ
+            else ""
+        ),
     )
 
 

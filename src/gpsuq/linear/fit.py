@@ -8,7 +8,7 @@ ranks calibrate the predictive. Bootstrap weights say how well mean coefficients
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,17 @@ from gpsuq.calibration import Calibration
 from gpsuq.chains import ChainPlan, ChainWeights, warn_of_small_weights
 from gpsuq.diagnostics import Finding
 from gpsuq.generators import Generator
-from gpsuq.linear.candidates import EQUAL, Written, choose_law, fit_chosen, judge_equal, recentred, unbiased, widened
+from gpsuq.linear.candidates import (
+    EQUAL,
+    LINES,
+    Written,
+    choose_law,
+    fit_chosen,
+    judge_equal,
+    recentred,
+    unbiased,
+    widened,
+)
 from gpsuq.linear.centre import equal_centres, law_centres, normal_theory, step_over_all_rows
 from gpsuq.linear.equal import fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
@@ -93,7 +103,14 @@ class LinearFit:
 
     def components(self, X: Array) -> tuple[Array, Array, Array]:
         """Give the predictive mixture of rows of X: means and standard deviations (n, k), weights (k,)."""
-        loc, scale = widened(self.law, self.units.design(X), self.estimation)
+        return self._in_units(X, *widened(self.law, self.units.design(X), self.estimation))
+
+    def ordinary(self, X: Array) -> tuple[Array, Array, Array]:
+        """Give the components at rows of X as they are without wild noise, and as if their means were known."""
+        law = replace(self.law, sigma=np.minimum(self.law.sigma, self.bulk))
+        return self._in_units(X, *law.components(self.units.design(X)))
+
+    def _in_units(self, X: Array, loc: Array, scale: Array) -> tuple[Array, Array, Array]:
         fitted = self.units.level + (X - self.units.center) @ self.units.slope
         return fitted[:, None] + self.units.scale * loc, self.units.scale * scale, self.law.share
 
@@ -164,11 +181,16 @@ def fit_linear(
         chosen, path = choose_law(chosen, sample, written, settings, _covariance(centers), straight=straight)
         if chosen.kind != "equal":
             trained, generator = fit_chosen(chosen, sample, written, settings)
-            law = recentred(trained, sample, straight=straight)
+            law = recentred(chosen.kind, trained, sample, straight=straight)
             moved = law.center - trained.center
-            of_law = law_centres(sample, weights, law, weighted=straight)
+            chains = [] if generator is not None else [law] * len(centers)
+            if chosen.kind in LINES:
+                chains = written.lines_of_chains(chosen.kind, sample, weights)
+            if chosen.kind in LINES and straight:
+                of_law = np.stack([each.center for each in chains])
+            else:
+                of_law = law_centres(sample, weights, law, weighted=straight)
             centers = _corrected(of_law, law.center, float(np.sqrt(law.moments()[1])), size, settings)
-            chains = [] if generator is not None else written.of_chains(chosen.kind, sample, weights, centers)
     if size.n_rows > sample.n_measures:
         robust = equal.noise if chosen.kind == "equal" and equal.usual is None else None
         centers = centers + step_over_all_rows(X, y, weight, units, centers.mean(0), law, robust)

@@ -30,10 +30,11 @@ _FIRST_SWEEPS = 12
 _STARTS = 8
 _START_ROWS = 2000
 _MOST_LINES = 4
+_ROWS_FOR_EACH = 5
 _FARTHEST = 25.0  # squared distance
 _WIDE_SHARE = 0.01
 _SHRINKAGE = 2.0  # observations for each coefficient that say "no spread"
-_SIGMA_RATIO = 0.3  # of the smallest line's sigma to all lines': one that passes through a few rows exactly is no line
+_SIGMA_RATIO = 0.5  # of the smallest line's sigma to all lines': one that passes through a few rows exactly is no line
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 
 
@@ -203,7 +204,10 @@ def _normal_sweep(sample: Sample, center: Array, covariance: Array, variance: fl
 
 
 def lines_law(sample: Sample, rng: np.random.Generator, *, same_slopes: bool = False) -> Law:
-    """Fit 2 to 4 lines by maximum likelihood; the Bayesian information criterion says how many."""
+    """Fit 2 to 4 lines by maximum likelihood; the Bayesian information criterion says how many.
+
+    A third or fourth needs five rows for each of its coefficients: fewer are outliers.
+    """
     few = sample
     if len(sample) > _START_ROWS:
         few = sample.rows(np.sort(rng.permutation(len(sample))[:_START_ROWS]))
@@ -213,6 +217,8 @@ def lines_law(sample: Sample, rng: np.random.Generator, *, same_slopes: bool = F
         starts = [_run_lines(few, _random_lines(few, count, rng), _FIRST_SWEEPS, same_slopes) for _ in range(_STARTS)]
         law = max(starts, key=lambda found: found[0])[1]
         likelihood, law = _run_lines(sample, law, _LINES_SWEEPS, same_slopes)
+        if best is not None and law.share.min() * sample.n_measures < _ROWS_FOR_EACH * q:
+            continue
         free = (q - 1 + 3 * count - 1) if same_slopes else count * (q + 2) - 1
         criterion = -2.0 * likelihood + np.log(max(sample.weight.sum(), 2.0)) * free
         if best is None or criterion < best[0]:
