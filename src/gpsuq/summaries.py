@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,19 +13,29 @@ from gpsuq.intervals import between_chains, check_coverage, equal_tailed, highes
 _PIECE = ["parameter", "piece", "lower", "median", "upper", "share"]
 
 
-def summary_table(draws: Mapping[str, NDArray[np.floating]], coverage: float, *, reweighted: bool) -> pd.DataFrame:
+def summary_table(
+    draws: Mapping[str, NDArray[np.floating]],
+    coverage: float,
+    *,
+    reweighted: bool,
+    positive: Collection[str] = (),
+) -> pd.DataFrame:
     """Summarise draws (chain, draw) of every named number.
 
     ``heterogeneity_sd`` is the standard deviation within chains, ``estimation_sd`` that between chains, which is a
     standard error only where they were ``reweighted``. ``population_*`` bounds theta_i of an observation, ``mean_*``
-    the mean of theta.
+    the mean of theta; that of ``positive`` parameters is found for their logarithm, so that it stays positive.
     """
     check_coverage(coverage)
     rows = {}
     for name, values in draws.items():
         lower, upper = equal_tailed(values.ravel(), coverage)
         known = len(values) > 1 and reweighted
-        mean_lower, mean_upper = mean_interval(values.mean(1), coverage) if known else (np.nan, np.nan)
+        mean_lower, mean_upper = np.nan, np.nan
+        if known and name in positive and (values.mean(1) > 0).all():
+            mean_lower, mean_upper = np.exp(mean_interval(np.log(values.mean(1)), coverage))
+        elif known:
+            mean_lower, mean_upper = mean_interval(values.mean(1), coverage)
         rows[name] = {
             "mean": values.mean(),
             "heterogeneity_sd": np.sqrt(values.var(1, ddof=1).mean()),

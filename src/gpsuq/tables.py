@@ -27,6 +27,7 @@ _SHOWN = 5
 _NAMELESS = "Unnamed: 0"  # what pandas calls a first column without a name
 _COUNTED = "(the first row below the header is 1)"
 _DROP_MISSING = "fill them, delete them, or leave out those rows with --drop-missing"
+_DATE = r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?\s*"
 _NUMBER_WITH_COMMA = r"\s*[-+]?[\d,]*\d[\d,]*(\.\d+)?([eE][-+]?\d+)?\s*"
 
 
@@ -151,6 +152,7 @@ def split_table(
         if len(table) < 2:
             raise GPSError("a single row is left without missing values: at least 2 rows are needed")
     _check_decimal_points(table[covariates])
+    _warn_of_dates(table[covariates])
     encoding = Encoding.of(table[covariates])
     X = encoding.encoded(table[covariates])
     numeric = [name for name in (None if classes else target, weights) if name is not None]
@@ -179,6 +181,22 @@ def _check_decimal_points(table: pd.DataFrame) -> None:
             raise GPSError(
                 f"column {str(name)!r} holds numbers with commas, such as {commas.iloc[0]}: write decimal points, and "
                 "nothing between thousands; or leave it out with --drop NAME"
+            )
+
+
+def _warn_of_dates(table: pd.DataFrame) -> None:
+    """Warn of columns of dates: each date would become a category of its own."""
+    for name, column in table.select_dtypes(exclude="number").items():
+        cells = column.dropna()
+        dates = pd.api.types.is_datetime64_any_dtype(column) or (
+            len(cells) > 0 and cells.astype(str).str.fullmatch(_DATE).all()
+        )
+        if dates:
+            warnings.warn(
+                f"column {str(name)!r} holds dates, such as {cells.iloc[0]}, and each becomes a category of its own: "
+                "write it as a number, such as days, or leave it out with --drop",
+                GPSWarning,
+                stacklevel=3,
             )
 
 

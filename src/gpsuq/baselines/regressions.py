@@ -286,7 +286,10 @@ def interval_score(bounds: Array, y: Array, coverage: float) -> float:
 
 
 def fit_quietly(make: Callable[[], Any], X: Array, y: Array) -> Any:
-    """Fit a method without the warnings of its library."""
+    """Fit a method without the warnings of its library; None where it fails on these data."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return make().fit(X, y)
+        try:
+            return make().fit(X, y)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+            return None

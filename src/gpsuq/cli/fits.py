@@ -66,7 +66,7 @@ def fit_linear(
     console = Console()
     with speaking(console):
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
-        from gpsuq.io import LINEAR_FILES, replaced, write_model
+        from gpsuq.io import GROUPS_FILE, LINEAR_FILES, replaced, write_model
         from gpsuq.plots import save_figure
         from gpsuq.reports.checks import write_checks
         from gpsuq.reports.linear import checked_linear_page, linear_checks
@@ -89,10 +89,13 @@ def fit_linear(
             if table.encoding.levels:
                 table.encoding.write(folder)
             estimator.summary().to_csv(folder / "summary.csv")
-            rows = numbered(estimator.explain_rows(table.X, table.y))
+            rows = numbered(estimator.explain_rows(table.X, table.y, groups=table.groups))
             rows.to_csv(folder / "rows.csv")
+            if table.groups is not None:
+                by_group = estimator.explain_groups(table.X, table.y, table.groups)
+                by_group.to_csv(folder / GROUPS_FILE)
             save_figure(estimator.plot_coefficients(), folder / "coefficients.png")
-            checks = linear_checks(estimator, table.X, table.y, rows)
+            checks = linear_checks(estimator, table.X, table.y, rows, fitted=True)
             write_checks(checks, folder)
             write_page(checked_linear_page(estimator, checks), folder / "report.html")
     files = written(out, LINEAR_FILES)

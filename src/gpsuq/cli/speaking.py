@@ -121,6 +121,9 @@ def as_dict(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
             "type": type(estimator).__name__,
             "coverage": coverage,
             "heterogeneous": bool(estimator.heterogeneous_),
+            "verdict": estimator.verdict(),
+            "law": estimator.law_,
+            "p_value": estimator.p_value_,
             "parameters": for_json(estimator.summary(coverage)).to_dict("index"),
             "findings": [finding.message for finding in estimator.findings_],
         }
@@ -160,8 +163,9 @@ def print_summary(console: Console, estimator: Any, summary: Any = None) -> None
     from rich.text import Text
 
     summary = estimator.summary() if summary is None else summary
-    verdict = "differ between rows" if estimator.heterogeneous_ else "are the same for all rows"
-    console.print(f"Coefficients {verdict} (spread weight {estimator.spread_weight_:g}).")
+    console.print(estimator.verdict(), highlight=False)
+    for finding in estimator.findings_:
+        console.print(f"Note: {finding.message}.", highlight=False)
     table = Table("parameter", "mean", "heterogeneity sd", "estimation sd", "interval of the mean", header_style="bold")
     for name, row in summary.iterrows():
         numbers = (f"{row[column]:.4g}" for column in ("mean", "heterogeneity_sd", "estimation_sd"))

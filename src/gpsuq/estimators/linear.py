@@ -25,6 +25,7 @@ from gpsuq.estimators.fitting import whole_or_not_at_all
 from gpsuq.generators import MLP
 from gpsuq.intervals import check_coverage
 from gpsuq.kernels import squared_robust_scale
+from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
 from gpsuq.linear.sample import LinearSettings
 from gpsuq.seeds import quasi_normal, random_block, seed_from
@@ -100,8 +101,10 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> from gpsuq.datasets import scissors
     >>> data = scissors(400, seed=1)
     >>> model = GPSLinearRegression(n_chains=4, n_steps=200).fit(data.X, data.y)
-    >>> model.heterogeneous_
-    True
+    >>> model.heterogeneous_, model.law_
+    (True, 'lines')
+    >>> print(model.verdict())
+    Coefficients differ between rows (p = 0.001): they follow 2 lines.
 
     The law of the coefficients, and what each row says of it:
 
@@ -278,7 +281,12 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns = dict(zip(self._names(), slopes, strict=True)) | {
             name: self.draws_[name] for name in ("intercept", "sigma")
         }
-        return summary_table(columns, coverage, reweighted=self.fit_.reweighted)
+        return summary_table(columns, coverage, reweighted=self.fit_.reweighted, positive={"sigma"})
+
+    def verdict(self) -> str:
+        """Say in a sentence or two whether coefficients differ between rows, and how that is known."""
+        check_is_fitted(self)
+        return verdict(self.fit_)
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the fit into a directory that :func:`gpsuq.load` reads; nothing in it is code."""

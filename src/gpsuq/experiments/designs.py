@@ -211,6 +211,8 @@ def one_replicate(name: str, seed: int, *, progress: bool = False) -> dict[str, 
         started = time.perf_counter()
         fitted = fit_quietly(make, X, y)
         result[f"seconds {peer}"] = time.perf_counter() - started
+        if fitted is None:  # it failed, and has no numbers
+            continue
         _measure(result, peer, fitted.interval(fresh, COVERAGE), target)
         if hasattr(fitted, "sample_slopes"):
             drawn = fitted.sample_slopes(_LAW_DRAWS, np.random.default_rng(0))
@@ -307,10 +309,8 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     for name, result in results.items():
         scores, means = result["relative score"], result["means"]
-        best = min(scores[method] for method in methods)
-        shown = [
-            f"**{scores[method]:.3f}**" if scores[method] == best else f"{scores[method]:.3f}" for method in methods
-        ]
+        best = min(scores[method] for method in methods if method in scores)
+        shown = [shown_score(scores.get(method), best) for method in methods]
         mean = f"{means['mean coverage']:.3f}" if "mean coverage" in means else "-"
         distance = f"{means['wasserstein GPS']:.3f}" if DESIGNS[name].differs else "-"
         lines.append(
@@ -319,3 +319,10 @@ def markdown(results: dict[str, Any]) -> str:
             + " |"
         )
     return "\n".join(lines)
+
+
+def shown_score(score: float | None, best: float) -> str:
+    """Write a relative score, the best in bold; a method without one failed."""
+    if score is None:
+        return "failed"
+    return f"**{score:.3f}**" if score == best else f"{score:.3f}"

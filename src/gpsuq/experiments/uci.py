@@ -18,6 +18,7 @@ from gpsuq.checkpoints import write_atomically
 from gpsuq.datasets import data_directory
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.estimators.linear import GPSLinearRegression
+from gpsuq.experiments.designs import shown_score
 from gpsuq.experiments.record import command_line, prepare, write_metrics
 from gpsuq.experiments.replicates import run_replicates
 
@@ -60,6 +61,8 @@ def one_split(name: str, split: int, *, progress: bool = False) -> dict[str, Any
     fitted = {"GPS": (model.predict(new), model.predict_interval(new, COVERAGE).to_numpy().T)}
     for peer in METHODS:
         made = fit_quietly(PEERS[peer], X, y)
+        if made is None:  # it failed, and has no numbers
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted[peer] = made.predict(new), made.interval(new, COVERAGE)
@@ -88,7 +91,7 @@ def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False
 def summarise(rows: pd.DataFrame) -> dict[str, Any]:
     """Means over splits with standard errors, and ratios to the better of least squares and conformal prediction."""
     numbers = rows.drop(columns=["table", "split", "law", "findings"]).astype(float)
-    methods = ["GPS", *METHODS]
+    methods = [method for method in ("GPS", *METHODS) if f"score {method}" in numbers]
     better = min(numbers["score least squares"].mean(), numbers["score conformal"].mean())
     return {
         "splits": len(rows),
@@ -115,8 +118,9 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     for name, result in results.items():
         better = min(result["score"]["least squares"][0], result["score"]["conformal"][0])
-        relative = [result["score"][method][0] / better for method in ("GPS", *METHODS)]
-        shown = [f"**{value:.3f}**" if value == min(relative) else f"{value:.3f}" for value in relative]
+        relative = {method: score[0] / better for method, score in result["score"].items()}
+        best = min(relative.values())
+        shown = [shown_score(relative.get(method), best) for method in ("GPS", *METHODS)]
         law = max(result["laws"], key=lambda kind: result["laws"][kind])
         lines.append(
             f"| {name} | {law} | {result['coverage']['GPS'][0]:.3f} | {result['rmse over least squares']:.3f} | "

@@ -52,7 +52,8 @@ _DAMAGE = (
 )
 LINEAR_FILES = (CONFIG_FILE, _MODEL, "summary.csv", "rows.csv", "coefficients.png", "checks.json", "report.html")
 CLASSIFIER_FILES = (CONFIG_FILE, _MODEL, "verdicts.csv", "checks.json", "report.html")
-OPTIONAL_FILES = ("columns.json",)
+GROUPS_FILE = "groups.csv"
+OPTIONAL_FILES = ("columns.json", GROUPS_FILE)
 POISSON_FILES = (CONFIG_FILE, _MODEL, "intensity.csv", "intensity.png", "envelope.png", "report.html")
 """What the directories of saved models may hold; all but the first two are written for people by ``gpsuq fit``."""
 

@@ -66,7 +66,7 @@ def describe(estimator: GPSLinearRegression) -> tuple[dict[str, Any], dict[str, 
     arrays |= {f"calibration/{name}": getattr(fit.calibration, name) for name in _CURVE}
     if fit.chains:
         arrays |= {f"chains/{name}": np.stack([getattr(law, name) for law in fit.chains]) for name in _LAW}
-    arrays |= {"moved": fit.moved, "centers": fit.centers, "estimation": fit.estimation}
+    arrays |= {"moved": fit.moved, "centers": fit.centers, "estimation": fit.estimation, "ranks": fit.ranks}
     tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}
     if fit.generator is not None:
         tensors |= {
@@ -130,6 +130,7 @@ def _fit(config: dict[str, Any], tensors: dict[str, Tensor], spec: MLP, params: 
         estimation=tensors["estimation"].numpy(),
         bulk=config["bulk"],
         calibration=Calibration(scale, **curve, n_rows=config["calibrated_by"]),
+        ranks=tensors["ranks"].numpy(),
         kind=config["kind"],
         spread_weight=config["spread_weight"],
         path=None if path is None else pd.DataFrame(path),
@@ -199,6 +200,7 @@ def _early_fit(config: dict[str, Any], tensors: dict[str, Tensor], spec: MLP, pa
         estimation=np.zeros((units.rank + 1,) * 2),
         bulk=float(np.median(law.sigma)),
         calibration=identity_calibration(config["n_features"]),
+        ranks=np.empty(0),
         kind="trained" if config["spread_weight"] < EQUAL else "equal",
         spread_weight=config["spread_weight"],
         path=None if path is None else pd.DataFrame(path),

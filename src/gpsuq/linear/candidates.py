@@ -41,6 +41,7 @@ EQUAL = 3.0
 
 _LAW_FOLDS, _EQUAL_FOLDS = 4, 10
 _FEWEST_TO_TRAIN = 200
+_FEWEST_TO_CHECK, _MOST_CHECKED = 40, 4000  # rows
 _TRAINED_CHAINS = 4
 _TRAINED_DRAWS = 256  # of all chains, for predictions
 _CLEARLY = 3.0  # standard errors by which equal coefficients must be better once a difference was detected
@@ -103,6 +104,25 @@ class Judged:
         if len(self.laws) == 1:
             return identity_calibration(columns.shape[1])
         return fit_calibration(columns, self.normal_scores, weight, varies=self.varies, seed=seed)
+
+    def ranks(self, sample: Sample, seed: int) -> Array:
+        """Calibrated probabilities of at most y of held-out rows, each by what the other half of them taught.
+
+        They are what calibration is checked by: no row is judged by a law or a calibration that had seen it. Empty
+        where rows are too few for that.
+        """
+        if len(self.laws) == 1 or len(self.normal_scores) < _FEWEST_TO_CHECK:
+            return np.empty(0)
+        part = sample.rows(self.observations)
+        columns, weight = part.columns[part.mask], part.flat()[2]
+        first = np.random.default_rng(derive_seed(seed, "halves")).permutation(len(columns)) % 2 == 0
+        result = np.empty(len(columns))
+        for half in (first, ~first):
+            learned = fit_calibration(
+                columns[~half], self.normal_scores[~half], weight[~half], varies=self.varies, seed=seed
+            )
+            result[half] = learned.calibrated(self.normal_scores[half], columns[half])
+        return result[:_MOST_CHECKED]
 
     def losses(self, sample: Sample, seed: int) -> Array:
         """Mean pinball loss of calibrated quantiles of every observation (n,); nan where it was not judged."""
@@ -184,12 +204,13 @@ class Written:
     def __init__(self, sample: Sample, settings: LinearSettings, k: int) -> None:
         rng = np.random.default_rng(derive_seed(settings.seed, "lines"))
         self._random_level, self._k = settings.random_level, k
-        self.laws = {
+        found: dict[str, Law | None] = {
             "normal": normal_law(sample, random_level=self._random_level),
             "lines": lines_law(sample, rng),
         }
         if self._random_level and not sample.grouped:
-            self.laws["levels"] = lines_law(sample, rng, same_slopes=True)
+            found["levels"] = lines_law(sample, rng, same_slopes=True)
+        self.laws = {kind: law for kind, law in found.items() if law is not None}
         self._n_rows = sample.n_measures
 
     def of_all(self, kind: str) -> Law:
@@ -250,11 +271,10 @@ def choose_law(
         candidates.append(judged("trained", start.kind, spread, laws))
         scores.append(candidates[-1].scores(sample, settings.seed))
     law, path = _choose(candidates, np.stack(scores), sample.weight, asked=asked)
-    if asked:
+    # Who names groups says that they differ, and what rows of one have in common shows in no single prediction.
+    if asked or sample.grouped or not _predicts_clearly_better(equal, law, sample, settings.seed):
         return law, path
-    if sample.grouped:  # what rows of one subject have in common shows in their scores only
-        return (equal if path["score"].argmax() == 0 else law), path
-    return (equal if _predicts_clearly_better(equal, law, sample, settings.seed) else law), path
+    return equal, path
 
 
 def _trained(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gpsuq import mixtures
 from gpsuq.linear.equal import FARTHEST, EqualFit, NoiseLaw, bounded, weighted_least_squares
 from gpsuq.linear.laws import Law
 from gpsuq.linear.sample import Sample
@@ -19,6 +20,7 @@ from gpsuq.linear.units import LinearUnits, blocks
 Array = NDArray[np.floating]
 
 _SWEEPS = 4
+_FARTHEST_SCORE = 3.0
 
 
 def equal_centres(sample: Sample, weights: Array, fit: EqualFit) -> Array:
@@ -64,6 +66,16 @@ def law_centres(sample: Sample, weights: Array, law: Law, *, weighted: bool) -> 
             center = np.linalg.solve(gram, counts @ pull)
         result.append(center)
     return np.stack(result)
+
+
+def sigma_factors(sample: Sample, weights: Array, law: Law) -> Array:
+    """By what factor the noise differs in every chain, (chain,), whose weights say how much each residual counts."""
+    design, y, weight = sample.flat()
+    loc, scale = law.components(design)
+    size = np.minimum(np.square(mixtures.normal_scores(y, loc, scale, law.share)), _FARTHEST_SCORE**2)
+    by_row = np.stack([np.broadcast_to(each[:, None], sample.y.shape)[sample.mask] for each in weights])
+    result: Array = np.sqrt((by_row @ size / by_row.sum(1)) / (weight @ size / weight.sum()))
+    return result
 
 
 def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, rng: np.random.Generator) -> Array:

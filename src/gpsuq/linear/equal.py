@@ -4,7 +4,7 @@ r"""One coefficient vector for all rows, with a noise law of its own: a mixture 
 
 Noise that is Normal gets one sigma and theta is least squares; heavy tails, wild values and bad leverage points get a
 wide sigma of small weight, and with it hardly a say in theta: row i counts :math:`\sum_k r_{ik} / \sigma_k^2`, r the
-probabilities of the sigmas given its residual. The sigmas are a fixed grid, the weights and theta come from the EM
+probabilities of the sigmas given its residual, and beyond four scales of the bulk less and less. The sigmas are a fixed grid, the weights and theta come from the EM
 algorithm. It starts from a robust fit that nearly half of the rows cannot spoil, and so from the right one of several
 maxima: the likelihood itself may prefer a line through a tenth of the rows in a far corner.
 """
@@ -26,20 +26,22 @@ FARTHEST = 5.0
 """Standard deviations from what is expected at its x, beyond which a row loses its weight."""
 
 _RATIO = 1.5  # of neighbouring sigmas
-_BELOW = 2  # sigmas below the robust scale: noise may be peaked
+_BELOW = 1  # sigmas below the robust scale: noise may be peaked
 _MOST = 24
 _SWEEPS, _WARM_SWEEPS = 60, 15
 _SMOOTHING = 1.0  # rows that count for the first sigma beside the data: few rows do not prove a mixture
 _CONVERGED = 1e-7
+_FAR = 4.0  # scales of the bulk, beyond which a row counts less than its sigma says
 _MEAN_SIZE = 0.8  # of a standard Normal
 
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """Standard deviations (k,) of the noise and their weights."""
+    """Standard deviations (k,) of the noise and their weights, and the scale of its bulk."""
 
     sigma: Array
     weight: Array
+    bulk: float
 
     def log_joint(self, residuals: Array) -> Array:
         """Log of weight times density of every sigma, (..., k)."""
@@ -50,10 +52,11 @@ class NoiseLaw:
         return result
 
     def precision(self, residuals: Array) -> Array:
-        """Give what a row counts in least squares: the mean of 1 / sigma^2 given its residual."""
+        """Give what a row counts in least squares: the mean of 1 / sigma^2 given its residual, less far out."""
         log = self.log_joint(residuals)
         share = np.exp(log - log.max(-1, keepdims=True))
-        result: Array = (share @ (1.0 / np.square(self.sigma))) / share.sum(-1)
+        near = bounded(np.square(residuals / self.bulk), _FAR**2)
+        result: Array = near * (share @ (1.0 / np.square(self.sigma))) / share.sum(-1)
         return result
 
     def curvature(self, residuals: Array) -> Array:
@@ -122,8 +125,8 @@ def near_least_squares(
     counts = weight * bounded(np.square(residuals / usual))
     sigma = max(float(np.sqrt(np.average(np.square(residuals), weights=counts))), sigma_floor, np.finfo(float).tiny)
     # One sigma: residuals stay in proportion, and calibration says how their size changes with x.
-    noise = NoiseLaw(np.array([sigma]), np.ones(1))
-    return EqualFit(coefficients, noise, _scale(residuals, design.shape[1], weight, sigma_floor), usual)
+    bulk = _scale(residuals, design.shape[1], weight, sigma_floor)
+    return EqualFit(coefficients, NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk, usual)
 
 
 def bounded(distance: Array, limit: float | Array = FARTHEST**2) -> Array:
@@ -143,7 +146,7 @@ def _grid(scale: float, residuals: Array) -> NoiseLaw:
     ratio = _RATIO if above <= _MOST else (farthest / scale) ** (1.0 / _MOST)
     exponent = np.arange(-_BELOW, min(above, _MOST) + 1)
     weight = 0.5 ** np.abs(exponent)
-    return NoiseLaw(scale * ratio**exponent, weight / weight.sum())
+    return NoiseLaw(scale * ratio**exponent, weight / weight.sum(), scale)
 
 
 def _em(
@@ -154,21 +157,22 @@ def _em(
     prior = np.zeros_like(share)
     prior[min(_BELOW, len(prior) - 1)] = _SMOOTHING
     total = weight.sum() + prior.sum()
-    precision = 1.0 / np.square(sigma)
+    precision, bulk = 1.0 / np.square(sigma), noise.bulk
     last = -np.inf
     for _ in range(sweeps):
-        log = NoiseLaw(sigma, share).log_joint(y - design @ coefficients)
+        log = NoiseLaw(sigma, share, bulk).log_joint(y - design @ coefficients)
         largest = log.max(1)
         responsibility = np.exp(log - largest[:, None])
         total_density = responsibility.sum(1)
         responsibility /= total_density[:, None]
         likelihood = float(weight @ (largest + np.log(total_density)))
         share = (weight @ responsibility + prior) / total
-        coefficients = weighted_least_squares(design, y, weight * (responsibility @ precision))
+        near = bounded(np.square((y - design @ coefficients) / bulk), _FAR**2)
+        coefficients = weighted_least_squares(design, y, weight * near * (responsibility @ precision))
         if likelihood - last < _CONVERGED * len(y):
             break
         last = likelihood
-    return coefficients, NoiseLaw(sigma, share)
+    return coefficients, NoiseLaw(sigma, share, bulk)
 
 
 def weighted_least_squares(design: Array, y: Array, weight: Array) -> Array:

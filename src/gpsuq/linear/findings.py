@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from gpsuq.calibration import Calibration
 from gpsuq.diagnostics import Finding
 from gpsuq.linear.equal import EqualFit
 from gpsuq.linear.evidence import Evidence
+from gpsuq.linear.laws import Law
 from gpsuq.linear.sample import Sample
 from gpsuq.linear.units import identifiers
 
@@ -103,4 +105,49 @@ def _identifier(name: str) -> Finding:
         "identifier",
         f"column {name} has a different whole number in every row: if it is a row number or an identifier, leave it "
         "out",
+    )
+
+
+class Verdict(Protocol):
+    """What a verdict is made of."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the law."""
+
+    @property
+    def law(self) -> Law:
+        """The law."""
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What the test said, if there was one."""
+
+
+def verdict(fit: Verdict) -> str:
+    """Say whether coefficients differ between rows, and how that is known."""
+    if fit.kind == "equal":
+        return f"No difference between rows was detected{_power(fit.evidence)}."
+    shapes = {
+        "normal": "their law is Normal",
+        "lines": f"they follow {len(fit.law.share)} lines",
+        "levels": f"they follow {len(fit.law.share)} parallel lines",
+        "trained": "their law was learned by training",
+    }
+    tested = "" if fit.evidence is None else f" (p = {fit.evidence.p_value:.3g})"
+    return f"Coefficients differ between rows{tested}: {shapes[fit.kind]}."
+
+
+def _power(evidence: Evidence | None) -> str:
+    """Say what the test of equal coefficients gave, and what it would have found."""
+    if evidence is None:
+        return ": none was looked for"
+    found = f" (p = {evidence.p_value:.2g})"
+    if evidence.differ:
+        return f"{found} that noise which changes with x does not describe better"
+    if evidence.detectable is None or not np.isfinite(evidence.detectable):
+        return f"{found}; these rows would hardly have shown one"
+    return (
+        f"{found}; one coefficient that varied by {evidence.detectable:g} noise standard deviations for each standard "
+        "deviation of its column would have been found with a probability of 80%"
     )

@@ -31,7 +31,7 @@ from gpsuq.linear.candidates import (
     unbiased,
     widened,
 )
-from gpsuq.linear.centre import equal_centres, law_centres, normal_theory, step_over_all_rows
+from gpsuq.linear.centre import equal_centres, law_centres, normal_theory, sigma_factors, step_over_all_rows
 from gpsuq.linear.equal import fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
 from gpsuq.linear.findings import describe
@@ -58,7 +58,8 @@ class LinearFit:
     ``law`` has the components of the predictive. ``chains`` are the laws of all chains; where training found the law
     there are none, and ``generator`` draws in their place (a chain of the fit takes one of its chains in turn,
     ``moved`` (q,) to the mean of the observations). ``centers`` (chain, q) are the mean coefficients of every chain,
-    ``estimation`` (q, q) is their covariance, ``bulk`` the scale of ordinary noise.
+    ``estimation`` (q, q) is their covariance, ``bulk`` the scale of ordinary noise. ``ranks`` are calibrated
+    probabilities of at most y of rows that neither the law nor the calibration had seen.
     ``kind`` names the law: equal, normal, lines, levels, or trained.
     """
 
@@ -71,6 +72,7 @@ class LinearFit:
     estimation: Array
     bulk: float
     calibration: Calibration
+    ranks: Array
     kind: str
     spread_weight: float
     path: pd.DataFrame | None
@@ -199,13 +201,17 @@ def fit_linear(
     return LinearFit(
         units=units,
         law=law,
-        chains=[each.around(center) for each, center in zip(chains, centers, strict=False)],
+        chains=[
+            each.around(center).with_noise(factor)
+            for each, center, factor in zip(chains, centers, sigma_factors(sample, weights, law), strict=False)
+        ],
         generator=generator,
         moved=moved,
         centers=centers,
         estimation=_covariance(centers),
         bulk=equal.bulk if chosen.kind == "equal" else law.ordinary_sigma,
         calibration=calibration,
+        ranks=chosen.ranks(sample, settings.seed),
         kind=chosen.kind,
         spread_weight=chosen.spread_weight,
         path=path,

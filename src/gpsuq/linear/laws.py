@@ -24,16 +24,17 @@ from gpsuq.linear.sample import Sample
 Array = NDArray[np.floating]
 
 _NORMAL_SWEEPS, _LINES_SWEEPS = 50, 60
+_LEAST_LEFT = 0.2  # of what a jump may leave
 _LONGEST = 16.0  # of a step that goes on, relative to a sweep's own
 _WARM = 3  # a fit that starts from another takes a third of the sweeps
 _FIRST_SWEEPS = 12
 _STARTS = 8
 _START_ROWS = 2000
 _MOST_LINES = 4
-_ROWS_FOR_EACH = 5
+_OBSERVATIONS_FOR_EACH = 5
 _FARTHEST = 25.0  # squared distance
 _WIDE_SHARE = 0.01
-_SHRINKAGE = 2.0  # observations for each coefficient that say "no spread"
+_SHRINKAGE = 0.5  # observations for each coefficient that say "no spread"
 _SIGMA_RATIO = 0.5  # of the smallest line's sigma to all lines': one that passes through a few rows exactly is no line
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -73,6 +74,10 @@ class Law:
     def around(self, center: Array) -> Law:
         """Move the law so that its mean is ``center`` (q,)."""
         return replace(self, mean=self.mean + (center - self.center))
+
+    def with_noise(self, factor: float) -> Law:
+        """Multiply the noise's standard deviations."""
+        return replace(self, sigma=self.sigma * factor)
 
     def draws(self, noise: Array) -> tuple[Array, Array]:
         """Coefficients (m, q) and sigmas (m,) of noise (m, noise_dim)."""
@@ -147,8 +152,10 @@ def normal_law(sample: Sample, *, random_level: bool, start: Law | None = None) 
         covariance = start.loadings[0] @ start.loadings[0].T + 1e-6 * variance * np.eye(q)
     if repeated and not random_level:
         covariance[-1], covariance[:, -1] = 0.0, 0.0
+    state = _NormalState(center, covariance, variance)
     for _ in range(_NORMAL_SWEEPS if start is None else _NORMAL_SWEEPS // _WARM):
-        center, covariance, variance = _accelerated_sweep(sample, center, covariance, variance)
+        state = _accelerated_sweep(sample, state)
+    center, covariance, variance = state.center, state.covariance, state.variance
     if not repeated and not random_level:
         slopes, both = covariance[:-1, :-1], covariance[:-1, -1]
         needed = float(both @ np.linalg.pinv(slopes, rcond=1e-6, hermitian=True) @ both)
@@ -160,36 +167,55 @@ def normal_law(sample: Sample, *, random_level: bool, start: Law | None = None) 
     return Law(np.ones(1), center[None], loadings[None, :, ::-1].copy(), np.array([np.sqrt(variance)]))
 
 
-def _accelerated_sweep(sample: Sample, center: Array, covariance: Array, variance: float) -> tuple[Array, Array, float]:
-    """Take two EM sweeps, go on in their direction as far as they let expect (SQUAREM), and take a third from there.
+@dataclass(frozen=True)
+class _NormalState:
+    """Where the EM algorithm of a Normal law stands: mean and covariance of coefficients, variance of the noise."""
+
+    center: Array
+    covariance: Array
+    variance: float
+
+
+def _accelerated_sweep(sample: Sample, state: _NormalState) -> _NormalState:
+    """Take two EM sweeps, and go on in their direction as far as they let expect (SQUAREM) where that is likelier.
 
     EM alone needs hundreds of sweeps to tell a small sigma from spread.
     """
-    _, first, one = _normal_sweep(sample, center, covariance, variance)
-    center, second, two = _normal_sweep(sample, center, first, one)
-    step, other = first - covariance, second - first
-    bend = float(np.sqrt(np.square(other - step).sum() + (two - 2.0 * one + variance) ** 2))
-    length = float(np.sqrt(np.square(step).sum() + (one - variance) ** 2))
-    far = min(length / bend, _LONGEST) if bend > 0 else 1.0
-    if far > 1.0:
-        jumped = covariance + 2.0 * far * step + far**2 * (other - step)
-        values, vectors = np.linalg.eigh(0.5 * (jumped + jumped.T))
-        jump = variance + 2.0 * far * (one - variance) + far**2 * (two - 2.0 * one + variance)
-        if values.min() > -1e-12 and jump > 0.1 * two:
-            second, two = (vectors * np.maximum(values, 0.0)) @ vectors.T, jump
-    return _normal_sweep(sample, center, second, two)
+    first, _ = _normal_sweep(sample, state)
+    second, likelihood = _normal_sweep(sample, first)
+    steps = [first.covariance - state.covariance, second.covariance - first.covariance]
+    noise = [first.variance - state.variance, second.variance - first.variance]
+    bend = float(np.sqrt(np.square(steps[1] - steps[0]).sum() + (noise[1] - noise[0]) ** 2))
+    length = float(np.sqrt(np.square(steps[0]).sum() + noise[0] ** 2))
+    far = min(length, _LONGEST * bend) / bend if bend > 0 else 1.0
+    if far <= 1.0:
+        return second
+    covariance = state.covariance + 2.0 * far * steps[0] + far**2 * (steps[1] - steps[0])
+    variance = state.variance + 2.0 * far * noise[0] + far**2 * (noise[1] - noise[0])
+    # No spread at all is where EM stays for ever, so a jump must not come near it.
+    left = np.linalg.eigvalsh(covariance - _LEAST_LEFT * second.covariance)
+    if left.min() < -1e-9 * max(left.max(), 0.0) or variance < _LEAST_LEFT * second.variance:
+        return second
+    jumped, likelier = _normal_sweep(sample, _NormalState(second.center, covariance, variance))
+    return jumped if likelier >= likelihood else second
 
 
-def _normal_sweep(sample: Sample, center: Array, covariance: Array, variance: float) -> tuple[Array, Array, float]:
-    """Take one EM sweep: means and covariances of all theta given y, then the law that they ask for."""
+def _normal_sweep(sample: Sample, state: _NormalState) -> tuple[_NormalState, float]:
+    """Take one EM sweep: moments of all theta given y, then the law that they ask for; and the likelihood before it."""
     design, y, mask, weight = sample.design, sample.y, sample.mask, sample.weight
-    q, total = design.shape[2], weight.sum()
+    covariance, variance = state.covariance, state.variance
+    q, total, measures = design.shape[2], weight.sum(), mask.sum(1)
     spread = design @ covariance
-    inverse = _inverse(spread @ design.swapaxes(1, 2) + variance * np.eye(design.shape[1]))
-    residual = (y - design @ center) * mask
+    marginal = spread @ design.swapaxes(1, 2) + variance * np.eye(design.shape[1])
+    inverse = _inverse(marginal)
+    residual = (y - design @ state.center) * mask
     pulled = (inverse @ residual[..., None])[..., 0]
     distance = (residual * pulled).sum(1)
-    counts = np.minimum(1.0, (_FARTHEST + mask.sum(1) - 1.0) / np.maximum(distance, 1e-300))
+    limit = _FARTHEST + measures - 1.0
+    counts = np.minimum(1.0, limit / np.maximum(distance, 1e-300))
+    log_det = np.log(marginal[:, 0, 0]) if design.shape[1] == 1 else np.linalg.slogdet(marginal)[1]
+    log_det = log_det - (design.shape[1] - measures) * np.log(variance)
+    likelihood = -0.5 * float(weight @ (log_det + np.minimum(distance, limit)))
     moved = (spread * pulled[..., None]).sum(1) * np.sqrt(counts)[:, None]
     flat = (-1, q)
     known = (spread * weight[:, None, None]).reshape(flat).T @ (inverse @ spread).reshape(flat) / total
@@ -200,13 +226,15 @@ def _normal_sweep(sample: Sample, center: Array, covariance: Array, variance: fl
     gram = design.reshape(flat).T @ precise
     gram += np.diag(1e-10 * np.diag(gram) + 1e-12 * np.diag(gram).max() + np.finfo(float).tiny)
     center = np.linalg.solve(gram, precise.T @ y.ravel())
-    return center, new, float((weight @ (noise * mask)).sum() / (weight @ mask).sum())
+    left = float((weight @ (noise * mask)).sum() / (weight @ mask).sum())
+    # Exactly symmetric: a jump would make more of any rounding that is not.
+    return _NormalState(center, 0.5 * (new + new.T), max(left, np.finfo(float).tiny)), likelihood
 
 
-def lines_law(sample: Sample, rng: np.random.Generator, *, same_slopes: bool = False) -> Law:
+def lines_law(sample: Sample, rng: np.random.Generator, *, same_slopes: bool = False) -> Law | None:
     """Fit 2 to 4 lines by maximum likelihood; the Bayesian information criterion says how many.
 
-    A third or fourth needs five rows for each of its coefficients: fewer are outliers.
+    A line needs five observations for each of its coefficients: fewer are outliers. None where there are no lines.
     """
     few = sample
     if len(sample) > _START_ROWS:
@@ -217,14 +245,13 @@ def lines_law(sample: Sample, rng: np.random.Generator, *, same_slopes: bool = F
         starts = [_run_lines(few, _random_lines(few, count, rng), _FIRST_SWEEPS, same_slopes) for _ in range(_STARTS)]
         law = max(starts, key=lambda found: found[0])[1]
         likelihood, law = _run_lines(sample, law, _LINES_SWEEPS, same_slopes)
-        if best is not None and law.share.min() * sample.n_measures < _ROWS_FOR_EACH * q:
+        if law.share.min() * sample.n_observations < _OBSERVATIONS_FOR_EACH * q:
             continue
         free = (q - 1 + 3 * count - 1) if same_slopes else count * (q + 2) - 1
         criterion = -2.0 * likelihood + np.log(max(sample.weight.sum(), 2.0)) * free
         if best is None or criterion < best[0]:
             best = criterion, law
-    assert best is not None
-    return best[1]
+    return None if best is None else best[1]
 
 
 def refit_lines(sample: Sample, start: Law, *, same_slopes: bool = False) -> Law:

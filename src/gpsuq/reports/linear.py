@@ -30,10 +30,11 @@ from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, setti
 
 _WORST_ROWS = 10
 _SHOWN_ROWS = 2000
-LINEAR_PARTS = ("n", "target", "columns", "pit", "coverage", "worst", "subgroups", "shown")
+LINEAR_PARTS = ("n", "target", "columns", "pit", "coverage", "worst", "subgroups", "shown", "left_out")
 _SHOWN_COEFFICIENTS = 5
 _MOST_NARROW = 8
 _MISFIT = "Look for a missing covariate, a curved relation, or very few rows."
+_LEFT_OUT = "Each of these rows was judged by a fit and a calibration that had not seen it."
 _SEEN_BEFORE = "Rows that were fitted flatter a fit a little: judge by new ones, where there are any."
 _NO_ROWS = (
     "No rows were given, so that nothing here says whether predictions hold. Name a table, gpsuq report DIRECTORY "
@@ -74,12 +75,16 @@ def linear_page(estimator: GPSLinearRegression, X: Any = None, y: Any = None) ->
     return checked_linear_page(estimator, None if X is None else linear_checks(estimator, X, y))
 
 
-def linear_checks(estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataFrame | None = None) -> dict[str, Any]:
+def linear_checks(
+    estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataFrame | None = None, *, fitted: bool = False
+) -> dict[str, Any]:
     """Compare a fit with rows: everything that a report says about them, as JSON holds it.
 
-    ``rows`` is what ``estimator.explain_rows(X, y)`` gave, where that was computed already.
+    ``rows`` is what ``estimator.explain_rows(X, y)`` gave, where that was computed already. Rows that were ``fitted``
+    are judged by fits that had left them out, where there are any.
     """
-    probability, predicted = estimator.predict_cdf(X, y), estimator.predict(X)
+    left_out = fitted and len(estimator.fit_.ranks) > 0
+    probability, predicted = estimator.fit_.ranks if left_out else estimator.predict_cdf(X, y), estimator.predict(X)
     rows = estimator.explain_rows(X, y) if rows is None else rows
     target = str(getattr(y, "name", None) or "y")
     outcome = np.asarray(y, dtype=np.float64).ravel()
@@ -88,7 +93,7 @@ def linear_checks(estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataF
     covariates = pd.DataFrame(np.asarray(X, dtype=np.float64), columns=names)
     table = pd.concat([pd.Series(outcome, name=target), covariates], axis=1)
     judged = rows.set_axis(row_names(rows.index)).assign(y=outcome, predicted=predicted)
-    worst = judged.nlargest(_WORST_ROWS, "outlier_score")[["y", "predicted", "subgroup", "outlier_score"]]
+    worst = judged.nlargest(_WORST_ROWS, "outlier_score")[["y", "predicted", "subgroup", "outlier_score", "outlier"]]
     sizes = rows["subgroup"].value_counts().sort_index()
     most = int(np.argmax(summary["heterogeneity_sd"].to_numpy() * covariates.std().to_numpy()))
     some = np.sort(np.random.default_rng(0).permutation(len(table))[:_SHOWN_ROWS])
@@ -97,6 +102,7 @@ def linear_checks(estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataF
         "target": target,
         "columns": frame_as_json(column_table(table)),
         **calibration(probability),
+        "left_out": left_out,
         "worst": frame_as_json(worst),
         "subgroups": frame_as_json(rows.groupby("subgroup")[names].mean().assign(rows=sizes)),
         "shown": {
@@ -112,12 +118,8 @@ def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any
     """Give the report of a regression from what :func:`linear_checks` said about rows, if anything."""
     summary = estimator.summary()
     differ = estimator.heterogeneous_
-    facts = [("coefficients", "differ between rows" if differ else "the same for all rows")]
-    lead = (
-        "Coefficients differ between rows: one line for all would hide that."
-        if differ
-        else "Nothing in the data asks for coefficients that differ between rows."
-    )
+    facts = [("coefficients", "differ between rows" if differ else "no difference detected")]
+    lead = estimator.verdict()
     facts.append(("covariates", str(estimator.n_features_in_)))
     if checks is not None:
         facts = [("rows", f"{checks['n']:,}"), *facts]
@@ -125,17 +127,23 @@ def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any
         if len(checks["subgroups"]["index"]) > 1:
             facts.append(("subgroups", str(len(checks["subgroups"]["index"]))))
     sections = [
+        Section("What to know first", finding_blocks(estimator.findings_)),
         Section("Coefficients", [*_seen(checks), *_coefficient_blocks(estimator, summary)]),
-        Section("UQ distribution", _distribution_blocks(estimator, summary)),
-        Section("Modes", _mode_blocks(estimator, summary)),
-        Section("Heterogeneity and estimation", spread_blocks(summary)),
     ]
+    if differ:
+        sections += [
+            Section("UQ distribution", _distribution_blocks(estimator, summary)),
+            Section("Modes", _mode_blocks(estimator, summary)),
+            Section("Heterogeneity and estimation", spread_blocks(summary)),
+        ]
+    if estimator.spread_path_ is not None:
+        sections.append(Section("Laws that were tried", _path_blocks(estimator.spread_path_)))
     if checks is None:
         sections.append(Section("Checks", [Text(_NO_ROWS, "advice")]))
     else:
-        shown = [*calibration_blocks(checks, "rows", advice=_MISFIT), Text(_SEEN_BEFORE)]
+        known = _LEFT_OUT if checks["left_out"] else _SEEN_BEFORE
+        shown = [*calibration_blocks(checks, "rows", advice=_MISFIT), Text(known)]
         sections += [Section("Checks", shown), Section("Rows", _row_blocks(checks))]
-    sections.append(Section("Diagnostics", finding_blocks(estimator.findings_)))
     if checks is not None:
         sections.append(Section("Data", [Table(frame_from_json(checks["columns"]), "Columns of the table")]))
     sections.append(Section("What was fitted", [Table(_settings(estimator), "Settings")]))
@@ -162,7 +170,9 @@ def _coefficient_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -
         Picture(
             estimator.plot_coefficients(),
             "Boxplots of every coefficient over chains and draws",
-            "Dark: all chains and draws; light: within chains, how rows differ.",
+            "Dark: all chains and draws; light: within chains, how rows differ."
+            if estimator.heterogeneous_
+            else "How well each coefficient is known: all chains and draws.",
             wide=estimator.n_features_in_ > _MOST_NARROW,
         ),
         summary_block(summary, "row"),
@@ -187,9 +197,15 @@ def _distribution_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) 
     return distribution_blocks(draws, "" if len(chosen) == len(names) else few)
 
 
+def _path_blocks(path: pd.DataFrame) -> list[Block]:
+    text = (
+        "Mean log density of rows that were left out, calibrated as predictions are: higher is better. The excess is "
+        "what a law loses to the best, beside its standard error."
+    )
+    return [Text(text), Table(path.set_index("law"), "Held-out scores")]
+
+
 def _mode_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
-    if not estimator.heterogeneous_:
-        return [Text("All rows share their coefficients, so that there are no modes to tell apart.")]
     names = differing_most(summary.iloc[: estimator.n_features_in_], MOST_PARAMETERS)
     return mode_blocks(pieces_of(_draws(estimator, summary)[names], summary), names)
 
@@ -201,8 +217,8 @@ def _row_blocks(checks: Mapping[str, Any]) -> list[Block]:
         blocks.append(Table(subgroups.rename_axis("subgroup"), "Subgroups: mean coefficients and rows"))
     worst = frame_from_json(checks["worst"]).rename_axis("row")
     text = (
-        "The most surprising rows, in nats beyond an ordinary one (above about 5 is rare). They count from 1, unless "
-        "the table names them."
+        "The most surprising rows, in nats beyond an ordinary one; above 5 they are called outliers. They count from "
+        "1, unless the table names them."
     )
     return [*blocks, Text(text), Table(worst, "Rows to look at")]
 
