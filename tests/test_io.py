@@ -67,7 +67,10 @@ def test_an_interrupted_save_leaves_the_old_model(fitted, tmp_path, monkeypatch)
         (lambda d: edit(d, params={}), "damaged or incomplete"),
         (lambda d: edit(d, trained_chains=7), "damaged or incomplete"),
         (lambda d: edit(d, feature_names=["a"]), "damaged or incomplete: feature_names must hold 2 names"),
-        (lambda d: edit_tensor(d, "centers", np.nan), "damaged or incomplete: centers holds numbers that are not finite"),
+        (
+            lambda d: edit_tensor(d, "centers", np.nan),
+            "damaged or incomplete: centers holds numbers that are not finite",
+        ),
         (lambda d: edit_tensor(d, "units/matrix", np.inf), "units/matrix holds numbers that are not finite"),
     ],
 )

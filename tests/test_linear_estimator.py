@@ -378,3 +378,118 @@ def test_more_bad_requests_are_refused(rng):
         model.explain_rows(X.to_numpy(), np.r_[y, 0.0])
     with pytest.raises(GPSError, match="row 0"):
         model.kernel_score(X.to_numpy(), np.r_[np.nan, y[1:]])
+
+
+# --- ordinary tables -----------------------------------------------------------------------------------------------
+
+
+def skewed_table(rng, n=300):
+    X = rng.normal(size=(n, 5))
+    return X, X.sum(1) + rng.exponential(size=n)
+
+
+def test_intervals_hold_where_noise_is_skewed(rng):
+    X, y = skewed_table(rng)
+    model = GPSLinearRegression().fit(X, y)
+    assert not model.heterogeneous_
+    fresh, target = skewed_table(rng, 4000)
+    for coverage in (0.8, 0.9, 0.95):
+        interval = model.predict_interval(fresh, coverage)
+        assert interval["lower"].le(target).mul(interval["upper"].ge(target)).mean() == pytest.approx(
+            coverage, abs=0.04
+        )
+    below = model.predict_cdf(fresh, target)
+    assert stats.kstest(below, "uniform").statistic < 0.06
+    assert np.abs(model.predict(fresh) - fresh.sum(1) - 1.0).mean() < 0.2  # the mean, not the mode
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_a_curved_table_is_fitted_like_least_squares_and_says_so(rng):
+    X = rng.uniform(0, 3, size=(400, 2))
+    y = np.exp(X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=400)
+    model = GPSLinearRegression().fit(X[:300], y[:300])
+    assert "nonlinear" in [finding.code for finding in model.findings_]
+    design = np.column_stack([X, np.ones(400)])
+    least = design[300:] @ np.linalg.lstsq(design[:300], y[:300], rcond=None)[0]
+    error, of_least = (np.sqrt(np.mean(np.square(p - y[300:]))) for p in (model.predict(X[300:]), least))
+    assert error < 1.02 * of_least
+    width = model.predict_interval(X[300:], 0.9).diff(axis=1)["upper"]
+    assert width.max() < np.ptp(y)
+
+
+def test_the_verdict_says_what_was_detected_and_what_could_have_been(fitted_scissors, fitted_clean):
+    assert fitted_scissors[0].verdict() == "Coefficients differ between rows (p = 0.001): they follow 2 lines."
+    verdict = fitted_clean[0].verdict()
+    assert verdict.startswith("No difference between rows was detected (p = ")
+    assert "would have been found with a probability of 80%" in verdict
+    few = GPSLinearRegression(**QUICK).fit([[0.0], [1.0], [2.0], [4.0], [3.0]], [0.0, 1.1, 2.0, 3.9, 3.0])
+    assert few.verdict() == "No difference between rows was detected: none was looked for."
+
+
+def test_outliers_are_flagged_and_good_rows_are_not(rng):
+    X = rng.normal(size=(100, 2))
+    y = X.sum(1) + 0.3 * rng.normal(size=100)
+    y[[4, 50]] += 20.0
+    model = GPSLinearRegression().fit(X, y)
+    assert np.flatnonzero(model.explain_rows(X, y)["outlier"]).tolist() == [4, 50]
+
+
+def test_intervals_of_sigma_stay_positive(fitted_clean):
+    sigma = fitted_clean[0].summary().loc["sigma"]
+    assert 0 < sigma["mean_lower"] < sigma["mean"] < sigma["mean_upper"]
+    assert sigma["estimation_sd"] > 0
+
+
+def test_rows_of_a_subject_share_what_they_speak_for(rng):
+    subject = np.repeat(np.arange(40), 6)
+    X = rng.normal(size=(240, 1))
+    y = (1.0 + 2.0 * rng.normal(size=40))[subject] * X[:, 0] + 0.5 * rng.normal(size=240)
+    model = GPSLinearRegression().fit(X, y, groups=subject)
+    rows = model.explain_rows(X, y, groups=subject)
+    assert (rows.groupby(subject)["x0"].nunique() == 1).all()
+    table = model.explain_groups(X, y, subject)
+    assert table.index.tolist() == list(range(40))
+    assert (table["rows"] == 6).all()
+    alone = [np.polyfit(X[subject == s, 0], y[subject == s], 1)[0] for s in range(40)]
+    assert np.corrcoef(table["x0"], alone)[0, 1] > 0.95
+    with pytest.raises(GPSError, match="one label per row"):
+        model.explain_rows(X, y, groups=subject[:-1])
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_subgroups_that_differ_by_their_intercept_can_be_asked_for(rng):
+    X = rng.normal(size=(400, 1))
+    y = np.where(rng.random(400) < 0.4, 6.0, 0.0) + X[:, 0] + 0.5 * rng.normal(size=400)
+    plain = GPSLinearRegression().fit(X, y)
+    assert "levels" in [finding.code for finding in plain.findings_]
+    model = GPSLinearRegression(random_intercept=True).fit(X, y)
+    assert model.law_ in ("levels", "lines")
+    assert sorted(np.quantile(model.draws_["intercept"], [0.1, 0.9]).round()) == [0.0, 6.0]
+
+
+def test_a_column_of_large_identifiers_is_not_constant_but_noted(rng):
+    ids = 9e15 + rng.permutation(200) * 2.0
+    X = np.column_stack([ids, rng.normal(size=200)])
+    model = GPSLinearRegression().fit(X, X[:, 1] + rng.normal(size=200))
+    assert [finding.code for finding in model.findings_] == ["identifier"]
+    assert model.coef_[0] != 0.0
+    numbered = pd.DataFrame({"row": np.arange(1, 201), "x": X[:, 1]})
+    assert "column row" in GPSLinearRegression().fit(numbered, X[:, 1] + rng.normal(size=200)).findings_[0].message
+
+
+def test_a_spread_weight_of_ones_own_is_trained_with(rng):
+    data = scissors(400, seed=3)
+    model = GPSLinearRegression(spread_weight=0.001, n_steps=50).fit(data.X, data.y)
+    assert (model.law_, model.spread_weight_, model.p_value_) == ("trained", 0.001, None)
+    assert model.fit_.generator is not None
+    assert model.draws_["slope"].std() > 0.5
+
+
+def test_many_rows_are_used_though_laws_see_some(rng):
+    """Beyond 8192 rows the centre takes a step over all of them: as good as least squares of all."""
+    X = rng.normal(size=(60_000, 2))
+    y = X @ [1.0, -1.0] + rng.normal(size=60_000)
+    model = GPSLinearRegression().fit(X, y)
+    least = np.linalg.lstsq(np.column_stack([X, np.ones(60_000)]), y, rcond=None)[0]
+    assert np.abs(model.coef_ - least[:2]).max() < 0.5 / np.sqrt(60_000)
+    assert model.summary()["estimation_sd"].iloc[:2].to_numpy() == pytest.approx(1 / np.sqrt(60_000), rel=0.5)

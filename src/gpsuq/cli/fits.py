@@ -65,6 +65,7 @@ def fit_linear(
     """
     console = Console()
     with speaking(console):
+        from gpsuq.errors import GPSWarning
         from gpsuq.estimators.linear import DEFAULT_STEPS, GPSLinearRegression
         from gpsuq.io import GROUPS_FILE, LINEAR_FILES, replaced, write_model
         from gpsuq.plots import save_figure
@@ -84,7 +85,13 @@ def fit_linear(
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            estimator.fit(table.X, table.y, table.weights, groups=table.groups)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", GPSWarning)
+                estimator.fit(table.X, table.y, table.weights, groups=table.groups)
+            said = {finding.message for finding in estimator.findings_}  # the summary has them
+            for warning in caught:
+                if str(warning.message) not in said:
+                    warnings.warn(warning.message, stacklevel=1)
             write_model(estimator, folder)
             if table.encoding.levels:
                 table.encoding.write(folder)

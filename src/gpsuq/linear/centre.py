@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq import mixtures
-from gpsuq.linear.equal import FARTHEST, EqualFit, NoiseLaw, bounded, weighted_least_squares
+from gpsuq.linear.equal import FARTHEST, EqualFit, NoiseLaw, at_the_mean, bounded, weighted_least_squares
 from gpsuq.linear.laws import Law
 from gpsuq.linear.sample import Sample
 from gpsuq.linear.units import LinearUnits, blocks
@@ -33,6 +33,8 @@ def equal_centres(sample: Sample, weights: Array, fit: EqualFit) -> Array:
         for _ in range(_SWEEPS):
             counts = fit.counts(y - design @ coefficients, slice(None))
             coefficients = weighted_least_squares(design, y, by_row * counts)
+        if fit.usual is None:
+            coefficients = at_the_mean(coefficients, design, y, by_row, fit.bulk)
         result.append(coefficients)
     return np.stack(result)
 
@@ -117,4 +119,6 @@ def step_over_all_rows(
     # Weighted least squares goes a part of the way that the mean curvature of the loss tells.
     part = float(np.clip(slopes[1] / slopes[0], 0.2, 1.0)) if slopes[0] > 0 else 1.0
     result: Array = np.linalg.solve(gram, pull) / part
+    if noise is not None:  # these weights would move the level to the mode; the mean of some rows is known well
+        result[-1] = 0.0
     return result

@@ -4,9 +4,10 @@ r"""One coefficient vector for all rows, with a noise law of its own: a mixture 
 
 Noise that is Normal gets one sigma and theta is least squares; heavy tails, wild values and bad leverage points get a
 wide sigma of small weight, and with it hardly a say in theta: row i counts :math:`\sum_k r_{ik} / \sigma_k^2`, r the
-probabilities of the sigmas given its residual, and beyond four scales of the bulk less and less. The sigmas are a fixed grid, the weights and theta come from the EM
-algorithm. It starts from a robust fit that nearly half of the rows cannot spoil, and so from the right one of several
-maxima: the likelihood itself may prefer a line through a tenth of the rows in a far corner.
+probabilities of the sigmas given its residual, and beyond four scales of the bulk less and less. The sigmas are a fixed
+grid, the weights and theta come from the EM algorithm. It starts from a robust fit that nearly half of the rows cannot
+spoil, and so from the right one of several maxima: the likelihood itself may prefer a line through a tenth of the rows
+in a far corner.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class EqualFit:
         """Fit some of the rows from where this fit stands."""
         if self.usual is None:
             coefficients, noise = _em(design, y, weight, self.coefficients, self.noise, _WARM_SWEEPS)
-            return replace(self, coefficients=coefficients, noise=noise)
+            return replace(self, coefficients=at_the_mean(coefficients, design, y, weight, self.bulk), noise=noise)
         counts = self.counts(y - design @ self.coefficients, rows)
         return replace(self, coefficients=weighted_least_squares(design, y, weight * counts))
 
@@ -104,7 +105,8 @@ def fit_equal(design: Array, y: Array, weight: Array, start: Array, sigma_floor:
     """Fit y (n,) to the columns of ``design`` (n, q) from ``start`` (q,), which has to be robust."""
     noise = _grid(_scale(y - design @ start, design.shape[1], weight, sigma_floor), y - design @ start)
     coefficients, noise = _em(design, y, weight, start, noise)
-    return EqualFit(coefficients, noise, _scale(y - design @ coefficients, design.shape[1], weight, sigma_floor))
+    bulk = _scale(y - design @ coefficients, design.shape[1], weight, sigma_floor)
+    return EqualFit(at_the_mean(coefficients, design, y, weight, bulk), noise, bulk)
 
 
 def near_least_squares(
@@ -129,9 +131,24 @@ def near_least_squares(
     return EqualFit(coefficients, NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk, usual)
 
 
+def at_the_mean(coefficients: Array, design: Array, y: Array, weight: Array, bulk: float) -> Array:
+    """Move the level, the last coefficient, to the mean of the residuals without those that are far out.
+
+    Weights that favour the middle of the noise give its mode where it is skewed; slopes are the same for both.
+    """
+    residuals = y - design @ coefficients
+    counts = weight * bounded(np.square(residuals / bulk)) * design[:, -1]
+    total = float(counts.sum())
+    if total <= 0:  # no intercept
+        return coefficients
+    result: Array = coefficients.copy()
+    result[-1] += float(counts @ residuals) / total
+    return result
+
+
 def bounded(distance: Array, limit: float | Array = FARTHEST**2) -> Array:
     """Weight of a squared distance: 1 up to the limit, beyond it so small that farther away means less pull."""
-    result: Array = np.square(np.minimum(1.0, limit / np.maximum(distance, np.finfo(float).tiny)))
+    result: Array = np.square(limit / np.maximum(distance, limit))
     return result
 
 

@@ -75,15 +75,15 @@ def gather_evidence(columns: Array, design: Array, y: Array, weight: Array, fit:
     rows = _sampled_rows(weight, rng)
     columns, design, y = columns[rows], design[rows], y[rows]
     out = _outlying(columns, np.abs(y - design @ fit.coefficients) > _FAR * fit.bulk, design.shape[1])
+    straight, whole = _bases(columns[~out], design[~out])
+    curved, curvature = _curvature(straight, whole, y[~out])
+    if curved:  # far from a line is not far from the curve
+        _, bent = _bases(columns, design)
+        away = np.abs(y - bent @ _huber(bent, y))
+        out = _outlying(columns, away > _FAR * 1.4826 * np.median(away), design.shape[1])
+        _, whole = _bases(columns[~out], design[~out])
     columns, design, y = columns[~out], design[~out], y[~out]
-    varies = columns.std(0) > 0
-    standard = (columns[:, varies] - columns[:, varies].mean(0)) / columns[:, varies].std(0)
-    squares = np.square(standard) - 1.0
-    straight, bent = _basis(design), np.column_stack([squares, _products(standard)])
-    whole = _basis(np.column_stack([design, bent]))
-    if whole.shape[1] > _MOST_CURVED * len(y):
-        whole = straight
-    curved, curvature = _curvature(straight, whole, y)
+    standard, squares = _standardised(columns)
     residuals = _standardised_residuals(whole, y)
     statistics = _Statistics(np.column_stack([standard, squares]), np.square(design).sum(1))
     scores = _scores(residuals)
@@ -113,6 +113,20 @@ def _outlying(columns: Array, far: NDArray[np.bool_], q: int) -> NDArray[np.bool
     away = np.abs(columns - np.median(columns[~far], axis=0))
     usual = 1.4826 * np.median(away[~far], axis=0)
     return far & ((away > _LEVERAGE * usual) & (usual > 0)).any(1)
+
+
+def _standardised(columns: Array) -> tuple[Array, Array]:
+    """Columns that vary, with mean 0 and standard deviation 1, and their squares."""
+    varies = columns.std(0) > 0
+    standard = (columns[:, varies] - columns[:, varies].mean(0)) / columns[:, varies].std(0)
+    return standard, np.square(standard) - 1.0
+
+
+def _bases(columns: Array, design: Array) -> tuple[Array, Array]:
+    """Orthonormal bases of the design, and of the design with squares and products, where rows suffice for them."""
+    standard, squares = _standardised(columns)
+    straight, whole = _basis(design), _basis(np.column_stack([design, squares, _products(standard)]))
+    return straight, straight if whole.shape[1] > _MOST_CURVED * len(design) else whole
 
 
 def _products(standard: Array) -> Array:

@@ -38,7 +38,7 @@ def describe(
     design, target, weight = sample.flat()
     columns = sample.columns[sample.mask]
     found = [
-        None if evidence is None else _curved(evidence),
+        None if evidence is None else _curved(evidence, kind),
         None if evidence is None or kind != "equal" else _noise_varies(calibration, columns, evidence),
         _levels(target - design @ equal.coefficients, weight) if kind == "equal" else None,
         *(_identifier(name) for name in identifiers(X, names)),
@@ -46,14 +46,15 @@ def describe(
     return [finding for finding in found if finding is not None]
 
 
-def _curved(evidence: Evidence) -> Finding | None:
+def _curved(evidence: Evidence, kind: str) -> Finding | None:
     if not evidence.curved or evidence.curvature < _CURVED_SHARE:
         return None
+    doubt = "" if kind == "equal" else ", and part of what differs between rows may be the curve"
     return Finding(
         "nonlinear",
         f"the relation is curved: squares and products of the columns explain {evidence.curvature:.0%} of what a line "
-        "leaves. Coefficients are those of the best line. Add transformed columns, or use a model of curves, such as "
-        "gradient boosting or GPS with MLP(conditional=True)",
+        f"leaves. Coefficients are those of the best line{doubt}. Add transformed columns, or use a model of curves, "
+        "such as gradient boosting or GPS with MLP(conditional=True)",
     )
 
 

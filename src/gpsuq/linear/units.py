@@ -22,7 +22,7 @@ _CHUNK = 1 << 15
 _DEPENDENT = 1e-12  # eigenvalue of the correlation matrix, relative to the largest, that counts as zero
 _FARTHEST = 1e15  # squares must stay within float32
 _FEWEST_FOR_IDS = 20
-_ID_RANGE = 1_000_000
+_ID_RANGE, _ID_SIZE = 1e6, 1e9
 _ID_NAME = re.compile(r"(^|[^a-z])(id|ids|index|key|row|rownames|number|no|nr|uuid)([^a-z]|$)|[a-z](Id|ID)$")
 
 
@@ -132,7 +132,8 @@ def linear_units(
 def identifiers(X: Array, names: Sequence[str]) -> list[str]:
     """Name columns that look like row numbers or identifiers: a different whole number in every row.
 
-    They are if they count the rows, if their name says so, or if they range over more than a million.
+    They are if they count the rows, if their name says so, if they range over more than a million, or if all are above
+    a billion.
     """
     if len(X) < _FEWEST_FOR_IDS:
         return []
@@ -146,7 +147,8 @@ def identifiers(X: Array, names: Sequence[str]) -> list[str]:
         if steps.min() <= 0:
             continue
         counts = bool((np.diff(column) == 1).all())
-        if counts or _ID_NAME.search(name) or _ID_NAME.search(name.lower()) or ordered[-1] - ordered[0] > _ID_RANGE:
+        named = _ID_NAME.search(name) or _ID_NAME.search(name.lower())
+        if counts or named or ordered[-1] - ordered[0] > _ID_RANGE or ordered[0] > _ID_SIZE:
             found.append(name)
     return found
 

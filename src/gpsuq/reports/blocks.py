@@ -99,4 +99,4 @@ def finding_blocks(findings: Sequence[Finding]) -> list[Block]:
     """Say what the diagnostics found."""
     if not findings:
         return [Text("Nothing to be careful about was found.", "good")]
-    return [Text(finding.message, "advice") for finding in findings]
+    return [Text(f"{finding.message[:1].upper()}{finding.message[1:]}.", "advice") for finding in findings]
