@@ -97,6 +97,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> import numpy as np
     >>> from gpsuq import GPSLinearRegression
     >>> from gpsuq.datasets import scissors
     >>> data = scissors(400, seed=1)
@@ -106,7 +107,10 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> print(model.verdict())
     Coefficients differ between rows (p = 0.001): they follow 2 lines.
 
-    The law of the coefficients, and what each row says of it:
+    The lines that rows follow, the law of the coefficients, and what each row says of it:
+
+    >>> sorted(model.lines()["x0"].round())
+    [-1.0, 1.0]
 
     >>> model.summary().index.tolist()
     ['x0', 'intercept', 'sigma']
@@ -114,6 +118,8 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     (500, 3)
     >>> bool(model.explain_rows(data.X, data.y)["subgroup"].nunique() > 1)
     True
+    >>> model.explain_groups(data.X, data.y, np.arange(400) // 4).shape[0]
+    100
     >>> figure = model.plot_coefficients()
     >>> dict(model.to_datatree()["uq"].sizes)
     {'chain': 4, 'draw': 512, 'coef': 1}
@@ -282,6 +288,22 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             name: self.draws_[name] for name in ("intercept", "sigma")
         }
         return summary_table(columns, coverage, reweighted=self.fit_.reweighted, positive={"sigma"})
+
+    def lines(self) -> pd.DataFrame:
+        """Give the lines that rows follow, one row each: coefficients, ``intercept``, ``sigma`` and ``share``.
+
+        There is one where coefficients do not differ, and none where their law has no lines.
+        """
+        check_is_fitted(self)
+        columns = [*self._names(), "intercept", "sigma", "share"]
+        if self.law_ in ("normal", "trained"):
+            return pd.DataFrame(columns=columns)
+        law, found = self.fit_.law, self.fit_.units.parameters(self.fit_.law.mean, self.fit_.law.sigma)
+        table = pd.DataFrame(np.column_stack([*found["slope"].T, found["intercept"], found["sigma"], law.share]))
+        if self.law_ == "equal":
+            table = (table.mul(law.share, axis=0).sum()).to_frame().T
+            table.iloc[:, -1] = 1.0
+        return table.set_axis(columns, axis=1).rename_axis("line")
 
     def verdict(self) -> str:
         """Say in a sentence or two whether coefficients differ between rows, and how that is known."""

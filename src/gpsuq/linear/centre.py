@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq import mixtures
-from gpsuq.linear.equal import FARTHEST, EqualFit, NoiseLaw, at_the_mean, bounded, weighted_least_squares
+from gpsuq.linear.equal import FARTHEST, EqualFit, at_the_mean, bounded, weighted_least_squares
 from gpsuq.linear.laws import Law
 from gpsuq.linear.sample import Sample
 from gpsuq.linear.units import LinearUnits, blocks
@@ -93,22 +93,26 @@ def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, 
 
 
 def step_over_all_rows(
-    X: Array, y: Array, weight: Array | None, units: LinearUnits, center: Array, law: Law, noise: NoiseLaw | None
+    X: Array, y: Array, weight: Array | None, units: LinearUnits, center: Array, law: Law, robust: EqualFit | None
 ) -> Array:
     """Take one Newton step of the mean coefficients over all rows, from what some of them said: the step, (q,).
 
-    Rows count what the ``noise`` law says of them or, without one, the same unless they lie far outside the law.
+    Rows count what the noise law of a ``robust`` fit says; without one they count the same but for those far outside.
     """
     q = len(center)
     gram, pull, slopes = np.zeros((q, q)), np.zeros(q), np.zeros(2)
+    plain, level = np.zeros(q), 0.0
     covariance, variance = law.moments()
     for rows in blocks(len(y)):
         design, weights = units.design(X[rows]), np.ones(1) if weight is None else weight[rows]
         residuals = units.residuals(X[rows], y[rows]) - design @ center
-        if noise is not None:
-            counts = noise.precision(residuals)
+        if robust is not None:
+            counts = robust.noise.precision(residuals)
+            near = weights * bounded(np.square(residuals / robust.bulk))
+            plain += design.T @ near
+            level += float(near @ residuals)
             if rows.start == 0:  # a mean that some rows tell
-                slopes += np.array([(weights * counts).sum(), (weights * noise.curvature(residuals)).sum()])
+                slopes += np.array([(weights * counts).sum(), (weights * robust.noise.curvature(residuals)).sum()])
         else:
             usual = np.einsum("nq,qp,np->n", design, covariance, design) + variance
             counts = bounded(np.square(residuals) / usual)
@@ -119,6 +123,6 @@ def step_over_all_rows(
     # Weighted least squares goes a part of the way that the mean curvature of the loss tells.
     part = float(np.clip(slopes[1] / slopes[0], 0.2, 1.0)) if slopes[0] > 0 else 1.0
     result: Array = np.linalg.solve(gram, pull) / part
-    if noise is not None:  # these weights would move the level to the mode; the mean of some rows is known well
-        result[-1] = 0.0
+    if robust is not None and plain[-1] > 0:  # these weights would move the level to the mode of skewed noise
+        result[-1] = (level - plain[:-1] @ result[:-1]) / plain[-1]
     return result

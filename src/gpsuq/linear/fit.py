@@ -194,7 +194,7 @@ def fit_linear(
                 of_law = law_centres(sample, weights, law, weighted=straight)
             centers = _corrected(of_law, law.center, float(np.sqrt(law.moments()[1])), size, settings)
     if size.n_rows > sample.n_measures:
-        robust = equal.noise if chosen.kind == "equal" and equal.usual is None else None
+        robust = equal if chosen.kind == "equal" and equal.usual is None else None
         centers = centers + step_over_all_rows(X, y, weight, units, centers.mean(0), law, robust)
         law = law.around(centers.mean(0))
     calibration = chosen.calibration(sample, settings.seed)

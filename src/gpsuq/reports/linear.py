@@ -11,6 +11,7 @@ import pandas as pd
 from gpsuq.errors import GPSError
 from gpsuq.estimators.linear import GPSLinearRegression
 from gpsuq.generators import MLP
+from gpsuq.linear.candidates import LINES
 from gpsuq.plots.checks import subgroup_scatter
 from gpsuq.reports.blocks import (
     MOST_PARAMETERS,
@@ -202,10 +203,12 @@ def _path_blocks(path: pd.DataFrame) -> list[Block]:
         "Mean log density of rows that were left out, calibrated as predictions are: higher is better. The excess is "
         "what a law loses to the best, beside its standard error."
     )
-    return [Text(text), Table(path.set_index("law"), "Held-out scores")]
+    return [Text(text), Table(path.set_index(path.columns[0]), "Held-out scores")]
 
 
 def _mode_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
+    if estimator.law_ in LINES:
+        return [Table(estimator.lines(), "Lines that rows follow, and the share of each")]
     names = differing_most(summary.iloc[: estimator.n_features_in_], MOST_PARAMETERS)
     return mode_blocks(pieces_of(_draws(estimator, summary)[names], summary), names)
 
