@@ -180,7 +180,9 @@ def _judge(
     return Judged(kind, start, spread_weight, varies, laws, held_out, estimation, *said)
 
 
-def judge_equal(sample: Sample, fit: EqualFit, k: int, estimation: Array, seed: int, *, leave_out: bool) -> Judged:
+def judge_equal(
+    sample: Sample, fit: EqualFit, k: int, estimation: Array, seed: int, *, leave_out: bool, varies: bool
+) -> Judged:
     """Judge equal coefficients by tenths that were left out, or, where rows are too few for that, by all of them."""
     if not leave_out:
         law = unbiased(equal_law(fit), sample.n_measures, k)
@@ -195,7 +197,7 @@ def judge_equal(sample: Sample, fit: EqualFit, k: int, estimation: Array, seed: 
         part = fit.without(design[rest], target[rest], weight[rest], rest)
         laws.append(unbiased(equal_law(part), float(weight[rest].sum()), k))
     held_out = [np.flatnonzero(folds == fold) for fold in range(n_folds)]
-    return _judge("equal", "equal", EQUAL, fit.usual is not None, laws, held_out, sample, estimation)
+    return _judge("equal", "equal", EQUAL, varies, laws, held_out, sample, estimation)
 
 
 class Written:

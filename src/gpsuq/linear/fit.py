@@ -174,7 +174,15 @@ def fit_linear(
             )
     weights = _bootstrap_weights(size, settings)
     centers = _corrected(equal_centres(sample, weights, equal), equal.coefficients, equal.noise.sd, size, settings)
-    chosen = judge_equal(sample, equal, size.k, _covariance(centers), settings.seed, leave_out=size.leaves_out)
+    chosen = judge_equal(
+        sample,
+        equal,
+        size.k,
+        _covariance(centers),
+        settings.seed,
+        leave_out=size.leaves_out,
+        varies=size.has_laws and not sample.grouped,
+    )
     law, generator, path = unbiased(equal_law(equal), size.n_rows, size.k), None, None
     moved, chains = np.zeros(design.shape[1]), [law] * len(centers)
     if size.has_laws and _asks_for_a_law(sample, settings, evidence):
