@@ -1,6 +1,6 @@
 """GPSLinearRegression beside NumPyro's NUTS, 4 x (1000 + 1000): Student-t regression, mixture of two regressions.
 
-The time of GPS has everything in it: units, pilot, spread path, chains, centres. NUTS runs in a process of its own,
+The time of GPS has everything in it: units, pilot, test, laws, chains, calibration. NUTS runs in a process of its own,
 its compilation counted, and is stopped once it has taken ``--limit`` times as long as GPS: the ratio is then a lower
 bound. GPS runs before and after NUTS, and its time is the mean of both: the machine's speed varies.
 """
@@ -76,6 +76,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--limit", type=float, default=15.0)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--nuts", nargs=2)
     arguments = parser.parse_args()
     if arguments.nuts:
@@ -83,8 +85,10 @@ def main() -> None:
         return
     warnings.simplefilter("ignore", GPSWarning)
     rows = []
-    for n in SIZES:
-        for model in MODELS:
+    command = ["python benchmarks/nuts.py", f"--limit {arguments.limit:g}"]
+    command += ["--sizes", *map(str, arguments.sizes), "--models", *arguments.models]
+    for n in arguments.sizes:
+        for model in arguments.models:
             data = data_for(model, n)
             gps = gps_seconds(data)
             started = time.perf_counter()
@@ -109,7 +113,7 @@ def main() -> None:
                 }
             )
             print(rows[-1], flush=True)
-            write(arguments.out, "nuts", f"python benchmarks/nuts.py --limit {arguments.limit:g}", rows)
+            write(arguments.out, "nuts", " ".join(command), rows)
 
 
 if __name__ == "__main__":
