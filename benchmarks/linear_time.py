@@ -1,7 +1,7 @@
 """Time of ``GPSLinearRegression`` at p = 20, with and without a difference between rows, beside a mixture of lines.
 
-The peer is EM with one to three lines, ten random starts each, its number of lines by BIC. Both are fitted in turn in one
-process, several times; medians are compared, since the machine's speed varies.
+The peer is EM with one to three lines, ten random starts each, its number of lines by BIC. Both are fitted in turn in
+one process, several times; medians are compared, since the machine's speed varies.
 """
 
 from __future__ import annotations
