@@ -464,6 +464,9 @@ def test_subgroups_that_differ_by_their_intercept_can_be_asked_for(rng):
     assert "levels" in [finding.code for finding in plain.findings_]
     model = GPSLinearRegression(random_intercept=True).fit(X, y)
     assert model.law_ in ("levels", "lines")
+    assert "p = " not in model.verdict()  # the test of slopes is not what found them
+    none = GPSLinearRegression(random_intercept=True).fit(X, X[:, 0] + rng.normal(size=400))
+    assert none.verdict().startswith("No difference")
     assert sorted(np.quantile(model.draws_["intercept"], [0.1, 0.9]).round()) == [0.0, 6.0]
 
 

@@ -47,6 +47,7 @@ _TRAINED_DRAWS = 256  # of all chains, for predictions
 _CLEARLY = 3.0  # standard errors by which equal coefficients must be better once a difference was detected
 _LEVELS = np.array([0.05, 0.25, 0.75, 0.95])
 _MOST_PREDICTED = 2000  # rows
+_SURELY = 2.0  # standard errors by which a law must be better where no difference was detected
 _AS_GOOD = 1.0  # standard errors within which a law that can be written down is taken
 _WIDE_SHARE = 0.01  # of the score that bounds what one observation can cost
 
@@ -242,10 +243,12 @@ def choose_law(
     estimation: Array,
     *,
     straight: bool,
+    detected: bool,
 ) -> tuple[Judged, pd.DataFrame]:
     """Judge laws of coefficients beside equal ones; give the chosen candidate, and the table of all.
 
     ``straight`` says whether the relation is: then means may be weighted (:func:`gpsuq.linear.centre.law_centres`).
+    Where a difference was not ``detected`` by a test, a law has to show that it is better.
     """
     weight = None if (sample.weight == 1.0).all() else torch.from_numpy(sample.weight)
     plan = ChainPlan(_LAW_FOLDS, None, 0.0, 0.0, list(range(_LAW_FOLDS)))
@@ -273,10 +276,14 @@ def choose_law(
         candidates.append(judged("trained", start.kind, spread, laws))
         scores.append(candidates[-1].scores(sample, settings.seed))
     law, path = _choose(candidates, np.stack(scores), sample.weight, asked=asked)
-    # Who names groups says that they differ, and what rows of one have in common shows in no single prediction.
-    if asked or sample.grouped or not _predicts_clearly_better(equal, law, sample, settings.seed):
-        return law, path
-    return equal, path
+    if asked or sample.grouped:
+        return law, path  # who names groups says that they differ
+    if detected:
+        return (equal if _predicts_clearly_better(equal, law, sample, settings.seed) else law), path
+    ahead = law.scores(sample, settings.seed) - scores[0]
+    seen = np.isfinite(ahead)
+    mean, error = _behind(ahead[None, seen], sample.weight[seen])
+    return (law if mean[0] > _SURELY * error[0] else equal), path
 
 
 def _trained(

@@ -25,6 +25,13 @@ _APART, _SMALLEST = 4.0, 0.1  # standard deviations between two levels; share of
 _SWEEPS = 60
 
 
+FAILED = Finding(
+    "training-failed",
+    "training ended in numbers that are not finite, so that the law which it started from is used; a larger "
+    "spread_weight keeps it in bounds",
+)
+
+
 def describe(
     X: Array,
     names: Sequence[str],
@@ -132,10 +139,11 @@ def verdict(fit: Verdict) -> str:
     shapes = {
         "normal": "their law is Normal",
         "lines": f"they follow {len(fit.law.share)} lines",
-        "levels": f"they follow {len(fit.law.share)} parallel lines",
+        "levels": f"rows follow {len(fit.law.share)} parallel lines",
         "trained": "their law was learned by training",
     }
-    tested = "" if fit.evidence is None else f" (p = {fit.evidence.p_value:.3g})"
+    evidence = fit.evidence
+    tested = f" (p = {evidence.p_value:.3g})" if evidence is not None and evidence.differ else ""
     return f"Coefficients differ between rows{tested}: {shapes[fit.kind]}."
 
 

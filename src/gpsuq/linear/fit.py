@@ -34,7 +34,7 @@ from gpsuq.linear.candidates import (
 from gpsuq.linear.centre import equal_centres, law_centres, normal_theory, sigma_factors, step_over_all_rows
 from gpsuq.linear.equal import fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
-from gpsuq.linear.findings import describe
+from gpsuq.linear.findings import FAILED, describe
 from gpsuq.linear.laws import Law, equal_law
 from gpsuq.linear.refine import generator_draws
 from gpsuq.linear.sample import LinearSettings, Sample, observe
@@ -188,7 +188,10 @@ def fit_linear(
     if size.has_laws and _asks_for_a_law(sample, settings, evidence):
         written = Written(sample, settings, size.k)
         straight = evidence is None or not evidence.curved
-        chosen, path = choose_law(chosen, sample, written, settings, _covariance(centers), straight=straight)
+        detected = evidence is not None and evidence.differ
+        chosen, path = choose_law(
+            chosen, sample, written, settings, _covariance(centers), straight=straight, detected=detected
+        )
         if chosen.kind != "equal":
             trained, generator = fit_chosen(chosen, sample, written, settings)
             law = recentred(chosen.kind, trained, sample, straight=straight)
@@ -225,7 +228,10 @@ def fit_linear(
         path=path,
         evidence=evidence,
         reweighted=settings.n_chains > 1,
-        findings=describe(X, names, sample, equal, evidence, calibration, chosen.kind),
+        findings=[
+            *([FAILED] if chosen.kind == "trained" and generator is None else []),
+            *describe(X, names, sample, equal, evidence, calibration, chosen.kind),
+        ],
     )
 
 
