@@ -21,18 +21,21 @@ model = GPSLinearRegression(n_chains=10, n_steps=300).fit(X, data.y)
 posterior = BayesianLinearPosterior().fit(X, data.y)
 print(model.summary()[["mean", "estimation_sd", "mean_lower", "mean_upper"]].round(2))
 print(posterior.summary().round(2))
-print("truth", data.theta[0].round(2), "- coefficients differ between rows:", model.heterogeneous_)
+print("truth", data.theta[0].round(2))
+print(model.verdict())
 figure = model.plot_coefficients(truth=data.theta[0])
 
 # %%
-# Which rows are outliers? The score counts nats of surprise.
+# Which rows are outliers? The score counts nats of surprise; above 5 a row is called one.
 rows = model.explain_rows(X, data.y)
-print(rows["outlier_score"].nlargest(5).round(1))
+print(rows[["outlier_score", "outlier"]].nlargest(5, "outlier_score").round(1))
 
 # %%
-# Subgroups: half the rows have slope 1, half -1. Equal coefficients lose clearly on held-out rows.
+# Subgroups: half the rows have slope 1, half -1. The test finds a difference, and held-out rows choose the law.
 two = scissors(400, seed=1)
 mixed = GPSLinearRegression(n_chains=6, n_steps=300).fit(two.X, two.y)
+print(mixed.verdict())
+print(mixed.lines().round(2))
 print(mixed.spread_path_.round(3))
 subgroup = mixed.explain_rows(two.X, two.y)["subgroup"]
 clear = np.abs(two.X[:, 0]) > 0.5

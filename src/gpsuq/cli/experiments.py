@@ -107,6 +107,11 @@ _add_experiment(
     "Compare with other regressions on nine tables (in the directory that GPSUQ_DATA names), published splits.",
     replicates=None,
 )
+_add_experiment(
+    "published",
+    "Compare with estimates and outliers that others published (tables in the directory that GPSUQ_DATA names).",
+    replicates=None,
+)
 _add_experiment("influence", "Move one observation to infinity and watch the coefficients.", replicates=3)
 _add_experiment(
     "tables", "Fit four real tables (in the directory that GPSUQ_DATA names) with default settings.", replicates=None
