@@ -115,8 +115,8 @@ def compare(name: str, seed: int) -> dict[str, Any]:
                 "published": published,
                 "found": found.loc[nearest, names].to_dict(),
                 "standard errors": errors,
-                "away, in standard errors": {key: float(away.loc[nearest, key]) / errors[key] for key in names},
-                "share": float(found.loc[nearest, "share"]),
+                "away, in standard errors": {key: away[key].to_numpy()[nearest] / errors[key] for key in names},
+                "share": found["share"].to_numpy()[nearest],
             }
         )
     outliers = (np.flatnonzero(model.explain_rows(X, table[known.y])["outlier"]) + 1).tolist()
