@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.linalg import qr
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.linear_model import LinearRegression
@@ -51,7 +52,12 @@ class LeastSquares:
 
     def fit(self, X: Array, y: Array) -> LeastSquares:
         """Fit by the flat-prior posterior, which is the same thing."""
-        kept = np.ptp(X, axis=0) > 0
+        # Columns that depend on others are left out, which changes no prediction.
+        centred = (X - X.mean(0)) / np.where(X.std(0) > 0, X.std(0), 1.0)
+        _, triangle, order = qr(centred, mode="economic", pivoting=True)
+        size = np.abs(np.diag(triangle))
+        kept = np.zeros(X.shape[1], dtype=bool)
+        kept[order[: int((size > 1e-9 * max(size.max(), 1e-300)).sum())]] = True
         self._kept = kept
         self.posterior = BayesianLinearPosterior().fit(X[:, kept], y)
         return self

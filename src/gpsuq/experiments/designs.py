@@ -309,7 +309,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     for name, result in results.items():
         scores, means = result["relative score"], result["means"]
-        best = min(scores[method] for method in methods if method in scores)
+        best = np.nanmin([scores[method] for method in methods if method in scores])
         shown = [shown_score(scores.get(method), best) for method in methods]
         mean = f"{means['mean coverage']:.3f}" if "mean coverage" in means else "-"
         distance = f"{means['wasserstein GPS']:.3f}" if DESIGNS[name].differs else "-"
@@ -323,6 +323,6 @@ def markdown(results: dict[str, Any]) -> str:
 
 def shown_score(score: float | None, best: float) -> str:
     """Write a relative score, the best in bold; a method without one failed."""
-    if score is None:
+    if score is None or np.isnan(score):
         return "failed"
     return f"**{score:.3f}**" if score == best else f"{score:.3f}"

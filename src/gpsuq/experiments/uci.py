@@ -119,7 +119,7 @@ def markdown(results: dict[str, Any]) -> str:
     for name, result in results.items():
         better = min(result["score"]["least squares"][0], result["score"]["conformal"][0])
         relative = {method: score[0] / better for method, score in result["score"].items()}
-        best = min(relative.values())
+        best = np.nanmin(list(relative.values()))
         shown = [shown_score(relative.get(method), best) for method in ("GPS", *METHODS)]
         law = max(result["laws"], key=lambda kind: result["laws"][kind])
         lines.append(

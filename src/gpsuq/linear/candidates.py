@@ -40,6 +40,7 @@ EQUAL = 3.0
 """The spread weight that stands for equal coefficients."""
 
 _LAW_FOLDS, _EQUAL_FOLDS = 4, 10
+_FEW, _FOLDS_OF_FEW = 1000, 8  # of few observations, a fit without an eighth is nearly that of all
 _FEWEST_TO_TRAIN = 200
 _FEWEST_TO_CHECK, _MOST_CHECKED = 40, 4000  # rows
 _TRAINED_CHAINS = 4
@@ -251,7 +252,8 @@ def choose_law(
     Where a difference was not ``detected`` by a test, a law has to show that it is better.
     """
     weight = None if (sample.weight == 1.0).all() else torch.from_numpy(sample.weight)
-    plan = ChainPlan(_LAW_FOLDS, None, 0.0, 0.0, list(range(_LAW_FOLDS)))
+    n_folds = _FOLDS_OF_FEW if len(sample) < _FEW else _LAW_FOLDS
+    plan = ChainPlan(n_folds, None, 0.0, 0.0, list(range(n_folds)))
     dealt = ChainWeights(plan, len(sample), weight, settings.seed).held_out  # as training deals them
     assert dealt is not None
     held_out = [rows.numpy() for rows in dealt]
@@ -292,7 +294,8 @@ def _trained(
     """Train the laws of all folds with every spread weight, as chains of one computation; drop weights that fail."""
     if not weights:
         return
-    chains = [(spread, fold) for spread in weights for fold in range(_LAW_FOLDS)]
+    n_folds = len(starts)
+    chains = [(spread, fold) for spread in weights for fold in range(n_folds)]
     with stage("choosing the spread"):
         generator = refine(
             [starts[fold] for _, fold in chains],
@@ -302,9 +305,9 @@ def _trained(
             [fold for _, fold in chains],
         )
     for number, spread in enumerate(weights):
-        drawn = [drawn_law(generator, [number * _LAW_FOLDS + fold], settings.seed) for fold in range(_LAW_FOLDS)]
+        drawn = [drawn_law(generator, [number * n_folds + fold], settings.seed) for fold in range(n_folds)]
         laws = [law for law in drawn if law is not None]
-        if len(laws) == _LAW_FOLDS:
+        if len(laws) == n_folds:
             yield spread, laws
 
 
