@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gpsuq.intervals import between_chains, check_coverage, equal_tailed, highest_density, mean_interval
 
+_ROUNDING = 1e-12  # of the largest value: less is no spread
 _PIECE = ["parameter", "piece", "lower", "median", "upper", "share"]
 
 
@@ -31,6 +32,8 @@ def summary_table(
     for name, values in draws.items():
         lower, upper = equal_tailed(values.ravel(), coverage)
         known = len(values) > 1 and reweighted
+        spread = np.sqrt(values.var(1, ddof=1).mean())
+        spread = 0.0 if spread <= _ROUNDING * np.abs(values).max() else spread
         mean_lower, mean_upper = np.nan, np.nan
         if known and name in positive and (values.mean(1) > 0).all():
             mean_lower, mean_upper = np.exp(mean_interval(np.log(values.mean(1)), coverage))
@@ -38,7 +41,7 @@ def summary_table(
             mean_lower, mean_upper = mean_interval(values.mean(1), coverage)
         rows[name] = {
             "mean": values.mean(),
-            "heterogeneity_sd": np.sqrt(values.var(1, ddof=1).mean()),
+            "heterogeneity_sd": spread,
             "estimation_sd": between_chains(values.mean(1)) if known else np.nan,
             "median": np.median(values),
             "population_lower": lower,

@@ -53,7 +53,9 @@ def fit_linear(
     drop: DropOption = None,
     drop_missing: DropMissingOption = False,
     intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
-    random_intercept: Annotated[bool, typer.Option("--random-intercept", help="Let the intercept vary, too.")] = False,
+    random_intercept: Annotated[
+        bool, typer.Option("--random-intercept", help="Let the intercept vary, too; with --groups it does.")
+    ] = False,
     seed: SeedOption = 0,
     steps: StepsOption = None,
     as_json: JsonOption = False,
@@ -79,7 +81,7 @@ def fit_linear(
         table = split_table(whole, target, groups=groups, weights=weights, drop=drop or (), drop_missing=drop_missing)
         estimator = GPSLinearRegression(
             fit_intercept=intercept,
-            random_intercept=random_intercept,
+            random_intercept=random_intercept or "auto",
             random_state=seed,
             progress=watched(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
