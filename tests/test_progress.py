@@ -52,8 +52,8 @@ def test_bars_are_called_after_their_stages(capsys):
 
 
 def test_the_stages_of_a_linear_fit(rng, capsys):
-    X = rng.normal(size=(80, 1))
-    GPSLinearRegression(n_steps=9, progress=True).fit(X, X[:, 0])
+    X = rng.normal(size=(300, 1))
+    GPSLinearRegression(n_steps=9, spread_weight=0.0, progress=True).fit(X, rng.choice([-1.0, 1.0], 300) * X[:, 0])
     shown = capsys.readouterr().err
     assert "choosing the spread" in shown
     assert "training" in shown
@@ -91,7 +91,6 @@ def test_a_loaded_model_shows_no_bars_unasked(rng, tmp_path):
         ("collapse", (), ("paired within draws", "paired across draws")),
         ("noise-dim", ("--replicates", 1), ("fits", "2/2")),
         ("draws", ("--replicates", 1), ("reference", "gradients", "fits")),
-        ("outliers", ("--replicates", 1), ("choosing the spread", "figure: choosing the spread")),
         ("outliers", ("--replicates", 2), ("replicates", "2/2")),
     ],
 )
@@ -120,7 +119,9 @@ def test_pipes_stay_quiet(table, tmp_path):
     assert "training" not in shown
 
 
-def test_a_terminal_shows_how_a_fit_goes(table, tmp_path):
+def test_a_terminal_shows_how_a_fit_goes(rng, tmp_path):
+    table, x = tmp_path / "scissors.csv", rng.normal(size=300)
+    pd.DataFrame({"x": x, "y": rng.choice([-1.0, 1.0], 300) * x}).to_csv(table, index=False)
     ours, theirs = pytest.importorskip("pty", reason="there are no pseudo-terminals here").openpty()
     code = "from gpsuq.cli import main; main()"
     command = ("fit", "linear", table, "--target", "y", "--steps", 30, "--out", tmp_path / "model")
@@ -136,9 +137,8 @@ def test_a_terminal_shows_how_a_fit_goes(table, tmp_path):
         pass
     os.close(ours)
     assert b"choosing the spread" in shown
-    assert b"training" in shown
     assert b"/s" in shown
-    assert b"training" not in done.stdout
+    assert b"choosing the spread" not in done.stdout
 
 
 @pytest.fixture

@@ -136,10 +136,12 @@ def test_a_checkpoint_that_nobody_asked_for_does_not_end_a_fit(tmp_path, short, 
         GPS(model, algorithm=short).fit(y, checkpoint=tmp_path / "mine")
 
 
-@pytest.mark.parametrize(("kind", "steps", "stop"), [("linear", 400, 250), ("poisson", 40, 60)])
+@pytest.mark.parametrize(("kind", "steps", "stop"), [("linear", 300, 250), ("poisson", 40, 60)])
 def test_the_command_line_says_how_to_go_on(tmp_path, stop_after, rng, kind, steps, stop):
     if kind == "linear":
-        pd.DataFrame({"x": rng.normal(size=80), "y": rng.normal(size=80)}).to_csv(tmp_path / "data.csv", index=False)
+        x = rng.normal(size=300)
+        y = rng.choice([-1.0, 1.0], 300) * x + 0.2 * rng.normal(size=300)
+        pd.DataFrame({"x": x, "y": y}).to_csv(tmp_path / "data.csv", index=False)
         arguments = ["fit", "linear", str(tmp_path / "data.csv"), "--target", "y"]
     else:
         pd.DataFrame(rng.random((60, 2)), columns=["x", "y"]).to_csv(tmp_path / "data.csv", index=False)

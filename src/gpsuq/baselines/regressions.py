@@ -53,8 +53,9 @@ class LeastSquares:
     def fit(self, X: Array, y: Array) -> LeastSquares:
         """Fit by the flat-prior posterior, which is the same thing."""
         # Columns that depend on others are left out, which changes no prediction.
-        centred = (X - X.mean(0)) / np.where(X.std(0) > 0, X.std(0), 1.0)
-        _, triangle, order = qr(centred, mode="economic", pivoting=True)
+        self._center, self._scale = X.mean(0), np.where(np.ptp(X, axis=0) > 0, X.std(0), 1.0)
+        X = (X - self._center) / self._scale
+        _, triangle, order = qr(X, mode="economic", pivoting=True)
         size = np.abs(np.diag(triangle))
         kept = np.zeros(X.shape[1], dtype=bool)
         kept[order[: int((size > 1e-9 * max(size.max(), 1e-300)).sum())]] = True
@@ -64,11 +65,15 @@ class LeastSquares:
 
     def predict(self, X: Array) -> Array:
         """Give fitted values."""
-        return self.posterior.predict(X[:, self._kept])
+        return self.posterior.predict(self._standardised(X))
 
     def interval(self, X: Array, coverage: float) -> Array:
         """Give Student-t prediction intervals."""
-        return np.asarray(self.posterior.predict_interval(X[:, self._kept], coverage), dtype=np.float64)
+        return np.asarray(self.posterior.predict_interval(self._standardised(X), coverage), dtype=np.float64)
+
+    def _standardised(self, X: Array) -> Array:
+        result: Array = ((X - self._center) / self._scale)[:, self._kept]
+        return result
 
 
 class _Robust:
