@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gpsuq.baselines.regressions import PEERS, MixtureOfLines, RandomCoefficients, fit_quietly, interval_score
-from gpsuq.experiments import designs, uci
+from gpsuq.experiments import designs, mean_coverage, uci
 
 
 @pytest.mark.parametrize("name", PEERS)
@@ -72,3 +72,8 @@ def test_a_published_split_is_read_and_measured():
     assert row["score GPS"] < row["score least squares"]
     assert row["rmse GPS"] < 1.02 * row["rmse least squares"]
     assert uci.markdown({"yacht": uci.summarise(pd.DataFrame([row]))}).startswith("| table")
+
+
+def test_mean_coverage_is_that_of_the_designs():
+    row = mean_coverage.one_replicate("normal", 0)
+    assert row["coverage"] == designs.one_replicate("normal", 0)["mean coverage"]

@@ -73,12 +73,25 @@ def test_a_curve_is_fitted_by_least_squares_but_wild_rows_are_not(rng):
     design, y = with_level(x), np.exp(x[:, 0]) + 0.1 * rng.normal(size=300)
     least = np.linalg.lstsq(design, y, rcond=None)[0]
     robust = fitted(design, y)
-    near = near_least_squares(design, y, np.ones(300), x, robust, seed=0)
+    near = near_least_squares(design, y, np.ones(300), x, robust, seed=0, straight=False)
     assert np.allclose(near.coefficients, least, atol=0.15)
     assert np.abs(robust.coefficients - least).max() > np.abs(near.coefficients - least).max()
     y[5] += 1e4
-    again = near_least_squares(design, y, np.ones(300), x, fitted(design, y), seed=0)
+    again = near_least_squares(design, y, np.ones(300), x, fitted(design, y), seed=0, straight=False)
     assert np.allclose(again.coefficients, near.coefficients, atol=0.15)
+
+
+def test_rows_with_little_noise_tell_the_line(rng):
+    errors = []
+    for _ in range(10):
+        x = rng.normal(size=(400, 3))
+        design, noise = with_level(x), np.exp(0.7 * x[:, 0]) * rng.normal(size=400)
+        y = design @ np.ones(4) + noise
+        fits = [near_least_squares(design, y, np.ones(400), x, fitted(design, y), seed=0, straight=s) for s in (0, 1)]
+        errors.append([np.square(fit.coefficients - 1.0).sum() for fit in fits])
+        assert fits[1].counts(noise, fits[1].sizes(x))[x[:, 0].argmin()] > fits[0].counts(noise, fits[0].sizes(x)).max()
+    plain, weighted = np.mean(errors, 0)
+    assert weighted < 0.5 * plain
 
 
 def test_bounded_weights_are_one_and_then_fall():

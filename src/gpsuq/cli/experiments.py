@@ -103,6 +103,9 @@ _add_experiment(
     "designs", "Compare with other regressions on twenty designs that ordinary tables may follow.", replicates=20
 )
 _add_experiment(
+    "mean-coverage", "Count how often 95% intervals of mean coefficients hold, on the same designs.", replicates=200
+)
+_add_experiment(
     "uci",
     "Compare with other regressions on nine tables (in the directory that GPSUQ_DATA names), published splits.",
     replicates=None,

@@ -1,4 +1,4 @@
-"""Eighteen designs that a table of ordinary data might follow, beside the tools that people use today."""
+"""Twenty designs that a table of ordinary data might follow, beside the tools that people use today."""
 
 from __future__ import annotations
 
@@ -54,6 +54,10 @@ class Design:
         if spoil and self.bad is not None:
             self.bad(X, y, rng)
         return X, y, theta
+
+    def subjects(self) -> NDArray[np.intp] | None:
+        """Return the subject of every row that is fitted; None where rows are independent."""
+        return None if self.groups == 1 else np.arange(self.n) // self.groups
 
     def outcomes(self, X: Array, rng: np.random.Generator) -> Array:
         """Draw what could have been observed at rows of X, (outcome, n)."""
@@ -180,28 +184,38 @@ def wasserstein(draws: Array, truth: Array) -> float:
     return float(np.mean(distances))
 
 
-def one_replicate(name: str, seed: int, *, progress: bool = False) -> dict[str, Any]:
-    """Draw a data set, fit GPS and its peers with their defaults, and measure all on fresh rows."""
+def fit_design(name: str, seed: int) -> tuple[GPSLinearRegression, Array, Array, np.random.Generator]:
+    """Draw a data set and fit it with default settings; return the model, the data, and the generator after them."""
     design = DESIGNS[name]
     rng = np.random.default_rng([seed, sum(map(ord, name))])
     X, y, _ = design.sample(design.n, rng, spoil=True)
-    fresh, target, _ = design.sample(_FRESH, rng, spoil=False)
-    groups = None if design.groups == 1 else np.arange(design.n) // design.groups
-    truth = design.slopes(rng.standard_normal((_LAW_DRAWS, X.shape[1])), rng)
-    result: dict[str, Any] = {"design": name, "seed": seed}
-    started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GPSWarning)
-        model = GPSLinearRegression(random_state=seed).fit(X, y, groups=groups)
-    result["seconds GPS"] = time.perf_counter() - started
+        return GPSLinearRegression(random_state=seed).fit(X, y, groups=design.subjects()), X, y, rng
+
+
+def mean_coverage(model: GPSLinearRegression, mean: tuple[float, ...]) -> float:
+    """Return the share of mean slopes that lie in their 95% intervals."""
+    lower, upper = model.summary().iloc[: len(mean)][["mean_lower", "mean_upper"]].to_numpy().T
+    return float(((lower < np.asarray(mean)) & (upper > np.asarray(mean))).mean())
+
+
+def one_replicate(name: str, seed: int, *, progress: bool = False) -> dict[str, Any]:
+    """Draw a data set, fit GPS and its peers with their defaults, and measure all on fresh rows."""
+    design = DESIGNS[name]
+    started = time.perf_counter()
+    model, X, y, rng = fit_design(name, seed)
+    result: dict[str, Any] = {"design": name, "seed": seed, "seconds GPS": time.perf_counter() - started}
+    groups = design.subjects()
+    fresh, target, _ = design.sample(_FRESH, rng, spoil=False)
+    truth = design.slopes(rng.standard_normal((_LAW_DRAWS, X.shape[1])), rng)
     _measure(result, "GPS", model.predict_interval(fresh, COVERAGE).to_numpy().T, target)
     slopes = model.draws_["slope"].reshape(-1, X.shape[1])
     result |= {"differ": model.heterogeneous_, "law": model.law_, "wasserstein GPS": wasserstein(slopes, truth)}
     result["findings"] = [finding.code for finding in model.findings_]
     if design.mean is not None:
-        table, mean = model.summary().iloc[: X.shape[1]], np.asarray(design.mean)
-        result["mean coverage"] = float(((table["mean_lower"] < mean) & (mean < table["mean_upper"])).mean())
-        result["error GPS"] = float(np.square(model.coef_ - mean).sum())
+        result["mean coverage"] = mean_coverage(model, design.mean)
+        result["error GPS"] = float(np.square(model.coef_ - np.asarray(design.mean)).sum())
     if design.bad is not None:
         flagged = model.explain_rows(X, y)["outlier"].to_numpy()
         bad = np.arange(len(y)) < round(0.13 * len(y))

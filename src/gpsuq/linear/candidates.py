@@ -45,10 +45,8 @@ _FEWEST_TO_TRAIN = 200
 _FEWEST_TO_CHECK, _MOST_CHECKED = 40, 4000  # rows
 _TRAINED_CHAINS = 4
 _TRAINED_DRAWS = 256  # of all chains, for predictions
-_CLEARLY = 3.0  # standard errors by which equal coefficients must be better once a difference was detected
-_LEVELS = np.array([0.05, 0.25, 0.75, 0.95])
-_MOST_PREDICTED = 2000  # rows
-_SURELY = 2.0  # standard errors by which a law must be better where no difference was detected
+_SURELY = 2.0  # standard errors by which what the test speaks against must be better
+_CLEARLY = 0.03  # nats an observation by which equal coefficients must be, once a difference was detected
 _AS_GOOD = 1.0  # standard errors within which a law that can be written down is taken
 _WIDE_SHARE = 0.01  # of the score that bounds what one observation can cost
 
@@ -126,23 +124,6 @@ class Judged:
             result[half] = learned.calibrated(self.normal_scores[half], columns[half])
         return result[:_MOST_CHECKED]
 
-    def losses(self, sample: Sample, seed: int) -> Array:
-        """Mean pinball loss of calibrated quantiles of every observation (n,); nan where it was not judged."""
-        calibration = self.calibration(sample, seed)
-        result = np.full(len(sample), np.nan)
-        for law, rows in zip(self.laws, self.held_out, strict=True):
-            some = rows[:: -(-len(self.observations) // _MOST_PREDICTED)]
-            part = sample.rows(some)
-            design, target, _ = part.flat()
-            loc, scale = widened(law, design, self.estimation)
-            scores = calibration.predictive_scores(_LEVELS, part.columns[part.mask])
-            over = target[:, None] - mixtures.at_normal_scores(scores, loc, scale, law.share)
-            loss = np.maximum(_LEVELS * over, (_LEVELS - 1.0) * over).mean(1)
-            by_measure = np.zeros(part.y.shape)
-            by_measure[part.mask] = loss
-            result[some] = by_measure.sum(1) / part.mask.sum(1)
-        return result
-
     def scores(self, sample: Sample, seed: int) -> Array:
         """Log density of every observation (n,), as calibrated predictions would have it; nan where it was not judged.
 
@@ -193,10 +174,10 @@ def judge_equal(
     folds = np.random.default_rng(derive_seed(seed, "equal-folds")).permutation(len(sample)) % n_folds
     by_row = np.broadcast_to(folds[:, None], sample.y.shape)[sample.mask]
     design, target, weight = sample.flat()
-    laws = []
+    columns, laws = sample.columns[sample.mask], []
     for fold in range(n_folds):
-        rest = np.flatnonzero(by_row != fold)
-        part = fit.without(design[rest], target[rest], weight[rest], rest)
+        rest = by_row != fold
+        part = fit.without(design[rest], target[rest], weight[rest], columns[rest])
         laws.append(unbiased(equal_law(part), float(weight[rest].sum()), k))
     held_out = [np.flatnonzero(folds == fold) for fold in range(n_folds)]
     return _judge("equal", "equal", EQUAL, varies, laws, held_out, sample, estimation)
@@ -280,11 +261,11 @@ def choose_law(
     law, path = _choose(candidates, np.stack(scores), sample.weight, asked=asked)
     if asked or sample.grouped:
         return law, path  # who names groups says that they differ
-    if detected:
-        return (equal if _predicts_clearly_better(equal, law, sample, settings.seed) else law), path
     ahead = law.scores(sample, settings.seed) - scores[0]
     seen = np.isfinite(ahead)
     mean, error = _behind(ahead[None, seen], sample.weight[seen])
+    if detected:  # equal coefficients with noise that changes with x have to be clearly better
+        return (equal if mean[0] < -max(_CLEARLY, _SURELY * error[0]) else law), path
     return (law if mean[0] > _SURELY * error[0] else equal), path
 
 
@@ -343,14 +324,6 @@ def _behind(lost: Array, weight: Array) -> tuple[Array, Array]:
     mean = lost @ weight / weight.sum()
     error = np.sqrt(np.square(lost - mean[:, None]) @ weight / weight.sum() / max(weight.sum(), 1.0))
     return mean, error
-
-
-def _predicts_clearly_better(equal: Judged, law: Judged, sample: Sample, seed: int) -> bool:
-    """Whether equal coefficients, with noise that may change with x, predict better than the law does."""
-    ahead = law.losses(sample, seed) - equal.losses(sample, seed)
-    seen = np.isfinite(ahead)
-    mean, error = _behind(ahead[None, seen], sample.weight[seen])
-    return bool(mean[0] > _CLEARLY * error[0])
 
 
 def fit_chosen(

@@ -26,12 +26,13 @@ _FARTHEST_SCORE = 3.0
 def equal_centres(sample: Sample, weights: Array, fit: EqualFit) -> Array:
     """Coefficients of every chain, weights (chain, n), from where the fit of all rows stands: (chain, q)."""
     design, y, _ = sample.flat()
+    sizes = fit.sizes(sample.columns[sample.mask])
     result = []
     for weight in weights:
         by_row = np.broadcast_to(weight[:, None], sample.y.shape)[sample.mask]
         coefficients = fit.coefficients
         for _ in range(_SWEEPS):
-            counts = fit.counts(y - design @ coefficients, slice(None))
+            counts = fit.counts(y - design @ coefficients, sizes)
             coefficients = weighted_least_squares(design, y, by_row * counts)
         if fit.usual is None:
             coefficients = at_the_mean(coefficients, design, y, by_row, fit.bulk)
@@ -70,6 +71,30 @@ def law_centres(sample: Sample, weights: Array, law: Law, *, weighted: bool) -> 
     return np.stack(result)
 
 
+def equal_share(sample: Sample, fit: EqualFit) -> float:
+    """Return :func:`effective_share` of what rows count in the fit of equal coefficients."""
+    design, y, weight = sample.flat()
+    counts = fit.counts(y - design @ fit.coefficients, fit.sizes(sample.columns[sample.mask]))
+    return effective_share(counts, weight)
+
+
+def law_share(sample: Sample, law: Law, *, weighted: bool) -> float:
+    """Return :func:`effective_share` of what observations count in :func:`law_centres`: one over their variance."""
+    if not weighted:
+        return 1.0
+    covariance, variance = law.moments()
+    spread = np.einsum("ntq,qp,ntp->n", sample.design, covariance, sample.design) / sample.mask.sum(1)
+    return effective_share(1.0 / (spread + variance), sample.weight)
+
+
+def effective_share(counts: Array, weight: Array) -> float:
+    r"""Return :math:`(\sum_i w_i c_i)^2 / (\sum_i w_i \cdot \sum_i w_i c_i^2)`: as how many of the rows they are worth.
+
+    It is 1 where all count the same, and near 0 where a few of them decide.
+    """
+    return float((weight @ counts) ** 2 / max(weight.sum() * (weight @ np.square(counts)), np.finfo(float).tiny))
+
+
 def sigma_factors(sample: Sample, weights: Array, law: Law) -> Array:
     """By what factor the noise differs in every chain, (chain,), whose weights say how much each residual counts."""
     design, y, weight = sample.flat()
@@ -93,12 +118,13 @@ def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, 
 
 
 def step_over_all_rows(
-    X: Array, y: Array, weight: Array | None, units: LinearUnits, center: Array, law: Law, robust: EqualFit | None
+    X: Array, y: Array, weight: Array | None, units: LinearUnits, center: Array, law: Law, equal: EqualFit | None
 ) -> Array:
     """Take one Newton step of the mean coefficients over all rows, from what some of them said: the step, (q,).
 
-    Rows count what the noise law of a ``robust`` fit says; without one they count the same but for those far outside.
+    Rows count what the fit of ``equal`` coefficients says; without one they count the same but for those far outside.
     """
+    robust = equal if equal is not None and equal.usual is None else None
     q = len(center)
     gram, pull, slopes = np.zeros((q, q)), np.zeros(q), np.zeros(2)
     plain, level = np.zeros(q), 0.0
@@ -113,6 +139,8 @@ def step_over_all_rows(
             level += float(near @ residuals)
             if rows.start == 0:  # a mean that some rows tell
                 slopes += np.array([(weights * counts).sum(), (weights * robust.noise.curvature(residuals)).sum()])
+        elif equal is not None:
+            counts = equal.counts(residuals, equal.sizes(X[rows]))
         else:
             usual = np.einsum("nq,qp,np->n", design, covariance, design) + variance
             counts = bounded(np.square(residuals) / usual)

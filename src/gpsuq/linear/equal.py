@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq.calibration import fit_scale
+from gpsuq.calibration import ScaleModel, fit_scale
 from gpsuq.linear.pilot import residual_scale
 
 Array = NDArray[np.floating]
-Rows = NDArray[np.intp] | slice
 
 FARTHEST = 5.0
 """Standard deviations from what is expected at its x, beyond which a row loses its weight."""
@@ -34,6 +33,7 @@ _SMOOTHING = 1.0  # rows that count for the first sigma beside the data: few row
 _CONVERGED = 1e-7
 _FAR = 4.0  # scales of the bulk, beyond which a row counts less than its sigma says
 _MEAN_SIZE = 0.8  # of a standard Normal
+_LEAST_USUAL = 0.05  # of the bulk
 
 
 @dataclass(frozen=True)
@@ -77,27 +77,31 @@ class NoiseLaw:
 class EqualFit:
     """Coefficients (q,), the law of the noise, and the robust scale of the bulk of the residuals.
 
-    ``usual`` (n,) is what residuals measure at the x of each row, where the fit is least squares without what lies far
-    outside of that (:func:`near_least_squares`), and None where rows count what the noise law says of them.
+    ``usual`` says what residuals measure at the columns of a row, where the fit is least squares without what lies far
+    outside of that (:func:`near_least_squares`), ``precise`` whether rows count one over its square there. It is None
+    where rows count what the noise law says of them.
     """
 
     coefficients: Array
     noise: NoiseLaw
     bulk: float
-    usual: Array | None = None
+    usual: ScaleModel | None = None
+    precise: bool = False
 
-    def counts(self, residuals: Array, rows: Rows) -> Array:
-        """Give what rows with these residuals count in least squares."""
-        if self.usual is None:
-            return self.noise.precision(residuals)
-        return bounded(np.square(residuals / self.usual[rows]))
+    def sizes(self, columns: Array) -> Array | None:
+        """Return what residuals usually measure at rows of columns (n, p) of the table; None where none is known."""
+        return None if self.usual is None else _usual_sizes(self.usual, columns, self.bulk)
 
-    def without(self, design: Array, y: Array, weight: Array, rows: Rows) -> EqualFit:
+    def counts(self, residuals: Array, sizes: Array | None) -> Array:
+        """Return what rows with these residuals, and of these usual sizes, count in least squares."""
+        return self.noise.precision(residuals) if sizes is None else _near_counts(residuals, sizes, self.precise)
+
+    def without(self, design: Array, y: Array, weight: Array, columns: Array) -> EqualFit:
         """Fit some of the rows from where this fit stands."""
         if self.usual is None:
             coefficients, noise = _em(design, y, weight, self.coefficients, self.noise, _WARM_SWEEPS)
             return replace(self, coefficients=at_the_mean(coefficients, design, y, weight, self.bulk), noise=noise)
-        counts = self.counts(y - design @ self.coefficients, rows)
+        counts = self.counts(y - design @ self.coefficients, self.sizes(columns))
         return replace(self, coefficients=weighted_least_squares(design, y, weight * counts))
 
 
@@ -110,25 +114,46 @@ def fit_equal(design: Array, y: Array, weight: Array, start: Array, sigma_floor:
 
 
 def near_least_squares(
-    design: Array, y: Array, weight: Array, columns: Array, fit: EqualFit, *, seed: int, sigma_floor: float = 0.0
+    design: Array,
+    y: Array,
+    weight: Array,
+    columns: Array,
+    fit: EqualFit,
+    *,
+    seed: int,
+    straight: bool,
+    sigma_floor: float = 0.0,
 ) -> EqualFit:
     """Fit least squares without the rows that are far outside what is usual at their x.
 
     Where the relation is curved, or noise changes with x, robust weights would move the line to where most rows are.
-    What is usual is learned from the sizes of robust residuals: rows at the end of a curve are not outliers.
+    What is usual is learned from the sizes of robust residuals: rows at the end of a curve are not outliers. Where the
+    relation is ``straight``, rows count one over the square of it: those that noise hardly moves tell the line best.
     """
-    coefficients, usual = fit.coefficients, np.full(len(y), fit.bulk)
+    coefficients = fit.coefficients
     for _ in range(2):
         residuals = y - design @ coefficients
-        usual = fit_scale(columns, np.abs(residuals), weight, seed=seed)(columns) / _MEAN_SIZE
-        usual = np.maximum(usual, max(sigma_floor, np.finfo(float).tiny))
-        coefficients = weighted_least_squares(design, y, weight * bounded(np.square(residuals / usual)))
+        usual = fit_scale(columns, np.abs(residuals), weight, seed=seed)
+        sizes = _usual_sizes(usual, columns, fit.bulk)
+        coefficients = weighted_least_squares(design, y, weight * _near_counts(residuals, sizes, straight))
     residuals = y - design @ coefficients
-    counts = weight * bounded(np.square(residuals / usual))
+    counts = weight * _near_counts(residuals, sizes, precise=False)
     sigma = max(float(np.sqrt(np.average(np.square(residuals), weights=counts))), sigma_floor, np.finfo(float).tiny)
     # One sigma: residuals stay in proportion, and calibration says how their size changes with x.
     bulk = _scale(residuals, design.shape[1], weight, sigma_floor)
-    return EqualFit(coefficients, NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk, usual)
+    return EqualFit(coefficients, NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk, usual, straight)
+
+
+def _usual_sizes(usual: ScaleModel, columns: Array, bulk: float) -> Array:
+    """Return the standard deviation of residuals at rows of columns, kept from being so small that few rows count."""
+    result: Array = np.maximum(usual(columns) / _MEAN_SIZE, _LEAST_USUAL * bulk)
+    return result
+
+
+def _near_counts(residuals: Array, sizes: Array, precise: bool) -> Array:
+    """Give what rows count: 1, or one over their squared size where that is ``precise``, and far outside little."""
+    near = bounded(np.square(residuals / sizes))
+    return near / np.square(sizes) if precise else near
 
 
 def at_the_mean(coefficients: Array, design: Array, y: Array, weight: Array, bulk: float) -> Array:

@@ -31,7 +31,15 @@ from gpsuq.linear.candidates import (
     unbiased,
     widened,
 )
-from gpsuq.linear.centre import equal_centres, law_centres, normal_theory, sigma_factors, step_over_all_rows
+from gpsuq.linear.centre import (
+    equal_centres,
+    equal_share,
+    law_centres,
+    law_share,
+    normal_theory,
+    sigma_factors,
+    step_over_all_rows,
+)
 from gpsuq.linear.equal import fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
 from gpsuq.linear.findings import FAILED, describe
@@ -170,10 +178,24 @@ def fit_linear(
             evidence = gather_evidence(columns, design, target, row_weight, equal, seed=settings.seed)
         if evidence.differ or evidence.curved:
             equal = near_least_squares(
-                design, target, row_weight, columns, equal, seed=settings.seed, sigma_floor=floor
+                design,
+                target,
+                row_weight,
+                columns,
+                equal,
+                seed=settings.seed,
+                straight=not evidence.curved,
+                sigma_floor=floor,
             )
     weights = _bootstrap_weights(size, settings)
-    centers = _corrected(equal_centres(sample, weights, equal), equal.coefficients, equal.noise.sd, size, settings)
+    centers = _corrected(
+        equal_centres(sample, weights, equal),
+        equal.coefficients,
+        equal.noise.sd,
+        size,
+        equal_share(sample, equal),
+        settings,
+    )
     chosen = judge_equal(
         sample,
         equal,
@@ -200,13 +222,14 @@ def fit_linear(
             if chosen.kind in LINES:
                 chains = written.lines_of_chains(chosen.kind, sample, weights)
             if chosen.kind in LINES and straight:
-                of_law = np.stack([each.center for each in chains])
+                of_law, share = np.stack([each.center for each in chains]), 1.0
             else:
                 of_law = law_centres(sample, weights, law, weighted=straight)
-            centers = _corrected(of_law, law.center, float(np.sqrt(law.moments()[1])), size, settings)
+                share = law_share(sample, law, weighted=straight)
+            centers = _corrected(of_law, law.center, float(np.sqrt(law.moments()[1])), size, share, settings)
     if size.n_rows > sample.n_measures:
-        robust = equal if chosen.kind == "equal" and equal.usual is None else None
-        centers = centers + step_over_all_rows(X, y, weight, units, centers.mean(0), law, robust)
+        same = equal if chosen.kind == "equal" else None
+        centers = centers + step_over_all_rows(X, y, weight, units, centers.mean(0), law, same)
         law = law.around(centers.mean(0))
     calibration = chosen.calibration(sample, settings.seed)
     return LinearFit(
@@ -253,8 +276,13 @@ def _bootstrap_weights(size: _Size, settings: LinearSettings) -> Array:
     return result
 
 
-def _corrected(centers: Array, whole: Array, scale: float, size: _Size, settings: LinearSettings) -> Array:
-    """Correct the chains' centres (chain, q) around ``whole`` for small samples, and for rows that were not taken."""
+def _corrected(
+    centers: Array, whole: Array, scale: float, size: _Size, share: float, settings: LinearSettings
+) -> Array:
+    """Correct the chains' centres (chain, q) around ``whole`` for small samples, and for rows that were not taken.
+
+    Rows that count unequally are worth a ``share`` of as many that count the same.
+    """
     n, k = size.n, size.k
     if not size.bootstraps:
         warn(
@@ -264,7 +292,8 @@ def _corrected(centers: Array, whole: Array, scale: float, size: _Size, settings
         rng = np.random.default_rng(derive_seed(settings.seed, "normal-theory"))
         return normal_theory(whole, k, n, scale, len(centers), rng)
     # With k coefficients the bootstrap's deviations are too small by (n - k) / n.
-    factor = n / (n - k) * np.sqrt(size.sample.n_measures / size.n_rows)
+    worth = max(share * n, 2.0 * k)
+    factor = worth / (worth - k) * np.sqrt(size.sample.n_measures / size.n_rows)
     result: Array = whole + (centers - centers.mean(0)) * factor
     return result
 
