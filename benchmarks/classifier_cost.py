@@ -19,7 +19,7 @@ def training(seconds: float) -> dict[str, float]:
     from common import interleaved
 
     from gpsuq import Recipe, class_score, noisify
-    from gpsuq.networks import paper_cnn
+    from paper.networks import paper_cnn
 
     x, y = torch.rand(BATCH, 1, 28, 28), torch.randint(0, 10, (BATCH,))
 
@@ -94,9 +94,9 @@ def judging(seconds: float) -> dict[str, float]:
 def trained_models():
     """Give GPS and dropout networks that were trained for an epoch, and test images."""
     from gpsuq import GPSClassifier, GPSError, Recipe
-    from gpsuq.baselines import DropoutClassifier
+    from gpsuq.classify.baselines import DropoutClassifier
     from gpsuq.datasets import load_images
-    from gpsuq.networks import paper_cnn
+    from paper.networks import paper_cnn
 
     try:
         train, test = load_images("mnist"), load_images("mnist", "test")

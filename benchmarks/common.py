@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gpsuq.experiments.record import environment
+from paper.record import environment
 
 
 def interleaved(

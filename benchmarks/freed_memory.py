@@ -20,8 +20,8 @@ def measured(kept: bool, steps: int) -> dict[str, float]:
     import torch
     from network_step import BATCH, training_step
 
-    from gpsuq.experiments.cifar10 import NETWORKS as MAKERS
-    from gpsuq.memory import keep_freed_memory
+    from paper.cifar10 import NETWORKS as MAKERS
+    from paper.memory import keep_freed_memory
 
     if kept:
         keep_freed_memory()

@@ -19,8 +19,8 @@ SIZES = (10_000, 1_000_000)
 def one(n: int, seed: int) -> dict[str, float]:
     """Fit once; memory is the peak of the process over what it held with the data and all libraries loaded."""
     from gpsuq import GPSLinearRegression
-    from gpsuq.baselines import BayesianLinearPosterior
     from gpsuq.datasets import correlated
+    from gpsuq.linear.baselines import BayesianLinearPosterior
 
     data = correlated(n, 20, seed=seed)
     warm = correlated(200, 20, seed=seed)

@@ -35,7 +35,7 @@ def main() -> None:
     from common import write
 
     from gpsuq import GPSLinearRegression, GPSWarning
-    from gpsuq.baselines.regressions import MixtureOfLines
+    from paper.peers import MixtureOfLines
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))

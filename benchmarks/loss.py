@@ -16,9 +16,9 @@ from common import interleaved, saved_megabytes, write
 from torch import Tensor
 from torch.distributions import Normal
 
-from gpsuq.distances import DEFAULT_PAIRS
-from gpsuq.expectations import kernel_score
-from gpsuq.kernels import Gaussian
+from gpsuq.core.distances import DEFAULT_PAIRS
+from gpsuq.core.expectations import kernel_score
+from gpsuq.core.kernels import Gaussian
 
 BANDWIDTH = 0.5
 OUTCOMES = 5

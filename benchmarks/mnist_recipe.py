@@ -20,7 +20,7 @@ def measured(
 
     from gpsuq import GPSClassifier, Recipe
     from gpsuq.datasets import load_images
-    from gpsuq.networks import paper_cnn
+    from paper.networks import paper_cnn
 
     data = Validation.of(load_images("mnist"), LEFT_OUT, EVERY)
     recipe = replace(Recipe(), epochs=epochs, weight_decay=weight_decay)

@@ -14,8 +14,8 @@ from common import interleaved, write
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from gpsuq.augment import WindowsFirst
-from gpsuq.networks import AddedConv, paper_resnet, small_resnet
+from paper.augment import WindowsFirst
+from paper.networks import AddedConv, paper_resnet, small_resnet
 
 BATCH = 100
 

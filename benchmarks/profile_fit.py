@@ -11,8 +11,8 @@ from pathlib import Path
 from common import write
 
 from gpsuq import GPS, Algorithm
+from gpsuq.core.models import linear_regression
 from gpsuq.datasets import scissors
-from gpsuq.models import linear_regression
 
 PARTS = {
     "batch, weights and noise seeds": [("sources.py", "batch"), ("seeds.py", "seeded")],

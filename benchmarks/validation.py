@@ -34,7 +34,7 @@ class Validation:
 
     def judge(self, model: GPSClassifier, seed: int) -> dict[str, float]:
         """Give errors and shares of Uncertain images in per cent."""
-        from gpsuq.decisions import risk_coverage, selective_error, wrong
+        from gpsuq.classify.decisions import risk_coverage, selective_error, wrong
 
         verdicts = model.uncertainty(self.seen.pixels(), DRAWS)
         errors = selective_error(verdicts.mean, self.seen.labels, verdicts.uncertain)

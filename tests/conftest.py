@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpsuq import GPS, Algorithm
+from gpsuq import GPS, Algorithm, GPSClassifier, Recipe
 
 matplotlib.use("Agg")
 # One thread in this process and in its children: the workers of `make test` do not get in each other's way, and
@@ -34,12 +34,9 @@ def short() -> Algorithm:
 @pytest.fixture
 def small_demo(monkeypatch: pytest.MonkeyPatch, short: Algorithm) -> Algorithm:
     """Let the demo train for a moment; gives the algorithm of scissors and irises."""
-    from gpsuq.demo import digits_study
-    from gpsuq.experiments.images import with_epochs
-
-    monkeypatch.setattr("gpsuq.experiments.scissors.algorithm_with", lambda _: short)
-    monkeypatch.setattr("gpsuq.demo.GPS", partial(GPS, algorithm=short))
-    monkeypatch.setattr("gpsuq.demo.digits_study", lambda: with_epochs(digits_study(), 1))
+    monkeypatch.setattr("gpsuq.cli.demonstration.GPS", partial(GPS, algorithm=short))
+    quick = partial(GPSClassifier, recipe=Recipe(epochs=1))
+    monkeypatch.setattr("gpsuq.cli.demonstration.GPSClassifier", quick)
     return short
 
 

@@ -30,7 +30,7 @@ from gpsuq import (
     noisify,
     save,
 )
-from gpsuq.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
+from gpsuq.classify.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
 
 DRAWS = "draws.npz"
 RECIPE = Recipe(epochs=3)

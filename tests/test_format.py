@@ -10,7 +10,7 @@ import pytest
 import small_models
 
 from gpsuq import GPSError, __version__, load
-from gpsuq.io import FORMAT
+from gpsuq.storage import FORMAT
 
 WRITTEN = Path(__file__).parent / "data"
 """Models of every format that was ever released, with their draws; written once, never again."""

@@ -40,9 +40,9 @@ from gpsuq import (
     SlicedWasserstein,
     Slope,
 )
+from gpsuq.core.models import categorical, linear_regression, poisson_counts
 from gpsuq.datasets import scissors
-from gpsuq.experiments.scissors import slope_metrics
-from gpsuq.models import categorical, linear_regression, poisson_counts
+from paper.scissors import slope_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 

@@ -7,10 +7,10 @@ both.
 """
 
 from gpsuq import GPS, Algorithm
-from gpsuq.baselines import BayesianLinearPosterior
+from gpsuq.core.models import linear_regression
 from gpsuq.datasets import scissors
-from gpsuq.experiments.scissors import three_panels
-from gpsuq.models import linear_regression
+from gpsuq.linear.baselines import BayesianLinearPosterior
+from paper.scissors import three_panels
 
 data = scissors(n=1000, seed=0)
 uq = GPS(linear_regression(intercept=False), algorithm=Algorithm(n_steps=800)).fit(data.X, data.y)

@@ -8,7 +8,7 @@ A subject's repeated measures are one observation: they share one theta. Groups 
 import numpy as np
 
 from gpsuq import GPS, Algorithm
-from gpsuq.models import linear_regression
+from gpsuq.core.models import linear_regression
 
 rng = np.random.default_rng(0)
 slopes = np.where(rng.random(120) < 0.4, 1.0, -1.0)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from gpsuq import GPSLinearRegression
-from gpsuq.baselines import BayesianLinearPosterior
 from gpsuq.datasets import correlated, scissors
+from gpsuq.linear.baselines import BayesianLinearPosterior
 
 # %%
 # Outliers: a tenth of the responses are off by a Cauchy variable. The Bayesian posterior is pulled and widened.

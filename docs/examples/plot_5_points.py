@@ -31,6 +31,6 @@ print(model.region_counts([(0.2, 0.4, 0.25, 0.45), shapely.Point(0.7, 0.7).buffe
 # New patterns come by thinning from a drawn surface. Their L functions tell whether the points cluster (or keep apart)
 # more than a Poisson process with this intensity would.
 
-from gpsuq.plots import envelope  # noqa: E402
+from gpsuq.poisson.plots import envelope  # noqa: E402
 
 figure = envelope(model.goodness_of_fit())

@@ -25,7 +25,7 @@ print(verdicts.to_frame().round(3).head())
 # How often is it wrong, on all images and on those it is certain of? These functions take plain arrays, so that they
 # judge any model.
 
-from gpsuq.decisions import risk_coverage, selective_error, wrong  # noqa: E402
+from gpsuq.classify.decisions import risk_coverage, selective_error, wrong  # noqa: E402
 
 print(selective_error(verdicts.mean, test.labels, verdicts.uncertain))
 curve = risk_coverage(verdicts.uqc_shortfall, wrong(verdicts.mean, test.labels))
@@ -36,7 +36,7 @@ print(f"error at 95% coverage {curve.at(0.95):.4f}, area under the curve {curve.
 
 import numpy as np  # noqa: E402
 
-from gpsuq.plots import class_boxplots  # noqa: E402
+from gpsuq.classify.plots import class_boxplots  # noqa: E402
 
 number = np.flatnonzero(verdicts.uncertain)[0]
 samples = model.sample_proba(test.pixels()[[number]])[0]

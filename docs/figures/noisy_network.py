@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from gpsuq.plots import COLORS, figure_style
+from gpsuq.plots.style import COLORS, figure_style
 
 ROW, NOISE = 1.0, 2.3
 

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from gpsuq.plots import COLORS, figure_style
+from gpsuq.plots.style import COLORS, figure_style
 
 OBSERVATIONS = ("1", "2", "n")
 PLACES = (0.0, 1.2, 3.0)

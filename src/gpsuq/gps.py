@@ -13,20 +13,20 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch.utils.data import DataLoader
 
-from gpsuq.algorithms import Algorithm
-from gpsuq.chains import ChainPlan, Reweight
-from gpsuq.data import observations
-from gpsuq.diagnostics import diagnose
-from gpsuq.distances import MMD, Distance
+from gpsuq.core.distances import MMD, Distance
+from gpsuq.core.generators import Generator, GeneratorSpec, as_generator_spec
+from gpsuq.core.models import ObservationModel
+from gpsuq.core.observations import observations
+from gpsuq.core.parameters import ParameterMap
+from gpsuq.engine.algorithms import Algorithm
+from gpsuq.engine.chains import ChainPlan, Reweight
+from gpsuq.engine.diagnostics import diagnose
+from gpsuq.engine.generative import CHECKPOINT_EVERY, Problem, TrainingState, init
+from gpsuq.engine.loop import train
+from gpsuq.engine.progress import training_bar
+from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource
 from gpsuq.errors import GPSError, GPSWarning
-from gpsuq.generators import Generator, GeneratorSpec, as_generator_spec
-from gpsuq.models import ObservationModel
-from gpsuq.parameters import ParameterMap
-from gpsuq.progress import progress_bar
-from gpsuq.resuming import CHECKPOINT_EVERY, run_saved
-from gpsuq.sources import ArraySource, BatchSource, LoaderSource
-from gpsuq.training import Problem, TrainingState, init
-from gpsuq.uq import UQDistribution
+from gpsuq.uq.distribution import UQDistribution
 
 
 class FitOptions(TypedDict, total=False):
@@ -54,7 +54,7 @@ class GPS:
     algorithm
         ``Algorithm()`` (the default settings) or ``Algorithm1()`` (the paper's).
     n_chains, reweight, holdout, spread_weight, folds
-        How many generators are trained side by side and how they differ; see :class:`gpsuq.chains.ChainPlan`.
+        How many generators are trained side by side and how they differ; see :class:`gpsuq.engine.chains.ChainPlan`.
     seed
         Same seed, same machine, same numbers.
     fabric
@@ -138,7 +138,7 @@ class GPS:
 
         >>> import torch
         >>> from gpsuq import GPS, Algorithm
-        >>> from gpsuq.models import normal_location
+        >>> from gpsuq.core.models import normal_location
         >>> gps, y = GPS(normal_location(), algorithm=Algorithm(n_steps=20), n_chains=2), torch.randn(50)
         >>> problem, state = gps.train(y)
         >>> problem, state = gps.train(y, start=state.generator)  # 20 steps more
@@ -156,8 +156,10 @@ class GPS:
         generator = self._build(source, dtype) if start is None else copy.deepcopy(start)
         state = init(problem, generator, self.model)
         directory = None if checkpoint is None else Path(checkpoint)
-        with progress_bar(self.progress and fabric.is_global_zero, self.algorithm.n_steps) as advance:
-            return problem, run_saved(problem, state, directory, every=checkpoint_every, on_step=advance)
+        state.keep_every = checkpoint_every
+        with training_bar(self.progress and fabric.is_global_zero) as advance:
+            train(state, fabric, checkpoint=directory, on_step=advance)
+        return problem, state
 
     def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype, fabric: Fabric) -> BatchSource:
         mask, weight, validation = options.get("mask"), options.get("weight"), options.get("validation")

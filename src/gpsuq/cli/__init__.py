@@ -1,22 +1,25 @@
-"""The command line: the only part of gpsuq that speaks."""
+"""The command line: the only part of gpsuq that speaks. What a command needs is loaded when it runs."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 from gpsuq._version import __version__
+from gpsuq.classify import commands as classify
 from gpsuq.cli.data import data
-from gpsuq.cli.experiments import experiment
-from gpsuq.cli.fits import fit
-from gpsuq.cli.models import predict, report, simulate, summary
-from gpsuq.cli.speaking import JsonOption, OutOption, list_files, speaking, tell, watched
+from gpsuq.cli.demo import demo
+from gpsuq.cli.models import predict, report, summary
+from gpsuq.linear import commands as linear
+from gpsuq.poisson import commands as poisson
 
-COMMANDS = ("demo", "fit", "predict", "summary", "simulate", "report", "experiment", "data")
+FITS: dict[str, Callable[..., None]] = {"linear": linear.fit, "classifier": classify.fit, "poisson": poisson.fit}
+"""``gpsuq fit NAME``, one line for each family."""
+
+COMMANDS = ("demo", "fit", "predict", "summary", "simulate", "report", "data")
 """The commands in the order in which somebody new needs them."""
 
 
@@ -36,9 +39,16 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(experiment, name="experiment")
-app.add_typer(fit, name="fit")
+fits = typer.Typer(
+    help="Fit a model to your own data.\n\nExample: gpsuq fit linear data.csv --target y --out model",
+    no_args_is_help=True,
+)
+for name, fit in FITS.items():
+    fits.command(name)(fit)
+app.add_typer(fits, name="fit")
 app.add_typer(data, name="data")
+for command in (demo, poisson.simulate, summary, report, predict):
+    app.command()(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -48,34 +58,6 @@ def _root(
     if version:
         typer.echo(__version__)
         raise typer.Exit
-
-
-@app.command()
-def demo(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
-    """Run the main job offline: scissors, and a table and digits that ship with scikit-learn.
-
-    Example: gpsuq demo --out demo
-    """
-    console = Console()
-    with speaking(console):
-        from gpsuq import demo as demo_module
-        from gpsuq.resuming import UNFINISHED, resumable
-
-        if not as_json:
-            console.print("Fitting scissors, irises and digits, about a minute ...")
-        with resumable(out / UNFINISHED):
-            files, sentences = demo_module.run(out, progress=watched())
-    if as_json:
-        tell(console, files, as_json=True, findings=sentences)
-        return
-    for sentence in sentences:
-        console.print(sentence)
-    list_files(console, files)
-    console.print(f"Open {files[-1]} in a browser: it shows all of this.", markup=False, soft_wrap=True)
-
-
-for command in (simulate, summary, report, predict):
-    app.command()(command)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import JsonOption, speaking, tell, watched
+from gpsuq.speaking import JsonOption, speaking, tell, watched
 
 data = typer.Typer(help="Fetch data sets.\n\nExample: gpsuq data get mnist", no_args_is_help=True)
 

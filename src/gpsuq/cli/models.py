@@ -1,4 +1,4 @@
-"""`gpsuq summary`, `predict`, `simulate` and `report`: what is asked of a saved model."""
+"""`gpsuq summary`, `predict` and `report`: what is asked of a saved model."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from gpsuq.cli.speaking import (
+from gpsuq.speaking import (
     CoverageOption,
     ForceOption,
     JsonOption,
-    as_dict,
-    in_one_line,
     print_json,
     print_or_write,
-    print_summary,
     refuse_file,
     speaking,
     tell,
@@ -26,39 +23,7 @@ from gpsuq.cli.speaking import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gpsuq.reports import Page
-
-
-def simulate(
-    model: Annotated[Path, typer.Argument(help="Directory of a saved Poisson process.")],
-    n: Annotated[int, typer.Option("-n", min=1, help="Number of patterns.")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed.")] = 0,
-    as_json: JsonOption = False,
-    force: ForceOption = False,
-) -> None:
-    """Simulate new point patterns from a fitted process: columns pattern, x and y.
-
-    Example: gpsuq simulate model -n 20 --out simulated.csv
-    """
-    console = Console()
-    with speaking(console):
-        import pandas as pd
-
-        from gpsuq.errors import GPSError
-        from gpsuq.estimators import GPSPoissonProcess
-        from gpsuq.io import load
-
-        estimator = load(model)
-        if not isinstance(estimator, GPSPoissonProcess):
-            raise GPSError(f"{model} holds a {type(estimator).__name__}; only a Poisson process can be simulated")
-        refuse_file(out, force=force)
-        estimator.progress = watched()
-        patterns = estimator.simulate(n, random_state=seed)
-        tables = [pd.DataFrame(pattern, columns=["x", "y"]) for pattern in patterns]
-        table = pd.concat(tables, keys=range(1, n + 1), names=["pattern", None]).reset_index("pattern")
-    points = [len(pattern) for pattern in patterns]
-    print_or_write(console, table, out, index=False, as_json=as_json, patterns=n, points=points)
+    from gpsuq.reports.page import Page
 
 
 def summary(
@@ -72,20 +37,18 @@ def summary(
     """
     console = Console()
     with speaking(console):
-        from gpsuq.io import load
+        from gpsuq.storage import load, part_of
 
         estimator = load(model)
-        table = estimator.summary(coverage) if hasattr(estimator, "summary") else None
-    if as_json:
-        print_json(as_dict(estimator, coverage))
-    elif table is None:
-        console.print(in_one_line(estimator), markup=False)
-    else:
-        print_summary(console, estimator, table)
+        family = part_of(type(estimator).__name__, "commands")
+        if as_json:
+            print_json(family.facts(estimator, coverage))
+        else:
+            family.show(console, estimator, coverage)
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="Directory that gpsuq fit or gpsuq experiment wrote.")],
+    directory: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
     ] = None,
@@ -98,15 +61,15 @@ def report(
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Write one HTML page about a saved model or an experiment; it needs nothing else to be read.
+    """Write one HTML page about a saved model; it needs nothing else to be read.
 
     Example: gpsuq report model --data new.csv --target y --out report.html
     """
     console = Console()
     with speaking(console):
         from gpsuq.errors import GPSError
-        from gpsuq.reports import saved_page, write_page
-        from gpsuq.reports.saved import REPORT_FILE, can_be_made_again
+        from gpsuq.reports.page import write_page
+        from gpsuq.reports.saved import REPORT_FILE, can_be_made_again, saved_page
 
         path = directory / REPORT_FILE if out is None else out
         if target is not None and data is None:
@@ -135,28 +98,24 @@ def predict(
     console = Console()
     with speaking(console):
         from gpsuq.errors import GPSError
-        from gpsuq.io import load
-        from gpsuq.tables import numbered, read_table, verdict_table
+        from gpsuq.storage import load, part_of
+        from gpsuq.tables.reading import numbered, read_table
 
         estimator = load(model)
         if not hasattr(estimator, "predict"):
             raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
         table = _covariates(estimator, model, read_table(data), data)
         estimator.progress = watched()
-        if hasattr(estimator, "uncertainty"):
-            result = verdict_table(estimator.uncertainty(table), table.index)
-        else:
-            result = estimator.predict_interval(table, coverage)
-            result.insert(0, "mean", estimator.predict(table))
+        result = part_of(type(estimator).__name__, "commands").predicted(estimator, table, coverage)
         refuse_file(out, force=force)
     print_or_write(console, numbered(result), out, index=True, as_json=as_json, rows=len(result))
 
 
 def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) -> pd.DataFrame:
     """Give the columns of a table that a saved model was fitted with, as numbers."""
-    from gpsuq.encoding import Encoding
     from gpsuq.errors import GPSError
-    from gpsuq.tables import check_numbers
+    from gpsuq.tables.encoding import Encoding
+    from gpsuq.tables.reading import check_numbers
 
     encoding = Encoding.read(model)
     encoded = encoding.encoded(table)
@@ -171,24 +130,17 @@ def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) ->
 def _judged(model: Path, data: Path, target: str | None) -> Page:
     """Give the report of a saved regression or classifier on the rows of a file."""
     from gpsuq.errors import GPSError
-    from gpsuq.estimators.linear import GPSLinearRegression
-    from gpsuq.io import load
-    from gpsuq.reports import classifier_page, linear_page
-    from gpsuq.tables import check_labels, check_numbers, read_table
+    from gpsuq.storage import load, part_of
+    from gpsuq.tables.reading import read_table
 
     estimator = load(model)
     if not hasattr(estimator, "predict"):
         raise GPSError(f"{model} holds a {type(estimator).__name__}; --data is for regressions and classifiers")
     table = read_table(data)
-    if target is None and isinstance(estimator, GPSLinearRegression):
-        raise GPSError("a regression is judged by outcomes: name their column with --target")
-    if target is None:
-        return classifier_page(estimator, _covariates(estimator, model, table, data))
-    if target not in table:
+    if target is not None and target not in table:
         raise GPSError(f"there is no column {target!r}; the table has {', '.join(map(str, table.columns))}")
-    X = _covariates(estimator, model, table.drop(columns=target), data)
-    if isinstance(estimator, GPSLinearRegression):
-        check_numbers(table[[target]])
-        return linear_page(estimator, X, table[target])
-    check_labels(table[target], estimator.classes_)
-    return classifier_page(estimator, X, table[target])
+    X = _covariates(estimator, model, table if target is None else table.drop(columns=target), data)
+    page: Page = part_of(type(estimator).__name__, "report").judged_page(
+        estimator, X, None if target is None else table[target]
+    )
+    return page

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gpsuq.checkpoints import write_atomically
+from gpsuq.engine.progress import counting_bar, download_bar
 from gpsuq.errors import GPSError
-from gpsuq.progress import counting_bar, download_bar
+from gpsuq.files import write_atomically
 
 Contents = Iterator[tuple[str, bytes]]
 

@@ -13,9 +13,9 @@ from gpsuq.errors import GPSError
 from gpsuq.spatial.covariates import CovariateGrid, read_covariate
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.patterns import PointPattern, point_pattern
+from gpsuq.spatial.reading import read_points
 from gpsuq.spatial.simulation import simulate_poisson
 from gpsuq.spatial.windows import Window, read_window
-from gpsuq.tables import read_points
 
 Array = NDArray[np.float64]
 Intensity = Callable[[Array], Array]

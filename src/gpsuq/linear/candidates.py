@@ -15,17 +15,17 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gpsuq import mixtures
-from gpsuq.calibration import Calibration, fit_calibration, identity_calibration
-from gpsuq.chains import ChainPlan, ChainWeights
-from gpsuq.generators import Generator
+from gpsuq.core import mixtures
+from gpsuq.core.calibration import Calibration, fit_calibration, identity_calibration
+from gpsuq.core.generators import Generator
+from gpsuq.core.seeds import derive_seed, quasi_normal
+from gpsuq.engine.chains import ChainPlan, ChainWeights
+from gpsuq.engine.progress import stage
 from gpsuq.linear.centre import law_centres
 from gpsuq.linear.equal import EqualFit
 from gpsuq.linear.laws import Law, equal_law, lines_law, normal_law, refit_lines
 from gpsuq.linear.refine import generator_draws, refine
 from gpsuq.linear.sample import LinearSettings, Sample
-from gpsuq.progress import stage
-from gpsuq.seeds import derive_seed, quasi_normal
 
 Array = NDArray[np.floating]
 Rows = NDArray[np.intp]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq import mixtures
+from gpsuq.core import mixtures
 from gpsuq.linear.equal import FARTHEST, EqualFit, at_the_mean, bounded, weighted_least_squares
 from gpsuq.linear.laws import Law
 from gpsuq.linear.sample import Sample

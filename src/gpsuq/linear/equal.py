@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq.calibration import ScaleModel, fit_scale
+from gpsuq.core.calibration import ScaleModel, fit_scale
 from gpsuq.linear.pilot import residual_scale
 
 Array = NDArray[np.floating]

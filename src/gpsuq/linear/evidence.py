@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2, rankdata
 
+from gpsuq.core.seeds import derive_seed
 from gpsuq.linear.equal import EqualFit
-from gpsuq.seeds import derive_seed
 
 Array = NDArray[np.floating]
 

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq.calibration import Calibration
-from gpsuq.diagnostics import Finding
+from gpsuq.core.calibration import Calibration
+from gpsuq.engine.diagnostics import Finding
 from gpsuq.linear.equal import EqualFit
 from gpsuq.linear.evidence import Evidence
 from gpsuq.linear.laws import Law

@@ -16,10 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpsuq.calibration import Calibration
-from gpsuq.chains import ChainPlan, ChainWeights, warn_of_small_weights
-from gpsuq.diagnostics import Finding
-from gpsuq.generators import Generator
+from gpsuq.core.calibration import Calibration
+from gpsuq.core.generators import Generator
+from gpsuq.core.seeds import derive_seed
+from gpsuq.engine.chains import ChainPlan, ChainWeights, warn_of_small_weights
+from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.progress import stage
 from gpsuq.linear.candidates import (
     EQUAL,
     LINES,
@@ -47,8 +49,6 @@ from gpsuq.linear.laws import Law, equal_law
 from gpsuq.linear.refine import generator_draws
 from gpsuq.linear.sample import LinearSettings, Sample, observe
 from gpsuq.linear.units import LinearUnits, linear_units, warn
-from gpsuq.progress import stage
-from gpsuq.seeds import derive_seed
 
 Array = NDArray[np.floating]
 

@@ -15,15 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpsuq.algorithms import Algorithm
-from gpsuq.distances import MMD
-from gpsuq.generators import MLP, ChainBody, ChainLinear, Generator, _ChainMLP
+from gpsuq.core.distances import MMD
+from gpsuq.core.generators import MLP, ChainBody, ChainLinear, Generator, _ChainMLP
+from gpsuq.core.kernels import Gaussian, Mixture
+from gpsuq.core.models import linear_regression
+from gpsuq.core.parameters import DataScale, ParameterMap
+from gpsuq.engine.algorithms import Algorithm
 from gpsuq.gps import GPS
-from gpsuq.kernels import Gaussian, Mixture
 from gpsuq.linear.laws import Law
 from gpsuq.linear.sample import LinearSettings, Sample
-from gpsuq.models import linear_regression
-from gpsuq.parameters import DataScale, ParameterMap
 
 Array = NDArray[np.floating]
 

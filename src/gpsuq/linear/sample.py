@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gpsuq.core.generators import MLP
 from gpsuq.errors import GPSError
-from gpsuq.generators import MLP
 from gpsuq.linear.units import LinearUnits
 
 Array = NDArray[np.floating]

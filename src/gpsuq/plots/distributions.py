@@ -1,40 +1,18 @@
-"""Marginals and pairs of the parameters of a UQ distribution."""
+"""Marginals and pairs of columns of draws."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from gpsuq.errors import GPSError
 from gpsuq.plots.style import COLORS, figure_style, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from gpsuq.uq import UQDistribution
-
-_MOST_MARGINALS = 24
-_MOST_PAIRS = 6
 _SHOWN_POINTS = 1500
-
-
-def _columns(uq: UQDistribution, parameters: Sequence[str] | None, n_draws: int, most: int) -> pd.DataFrame:
-    table = uq.columns(n_draws)
-    if parameters is None:
-        # What does not vary with the noise is one value per chain: nothing to see.
-        shared = uq.generator.parameter_map.names(random=False)
-        table = table[[column for column in table if str(column).split("[")[0] not in shared]]
-    else:
-        unknown = [name for name in parameters if name not in table]
-        if unknown:
-            raise GPSError(f"no parameters named {unknown}; there are {list(table)}")
-        table = table[list(parameters)]
-    if table.shape[1] > most:
-        raise GPSError(f"{table.shape[1]} parameters are too many for one figure; choose at most {most} by parameters=")
-    return table
 
 
 def _range(values: Any) -> tuple[float, float]:
@@ -44,29 +22,19 @@ def _range(values: Any) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def marginals(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_draws: int = 2000) -> Figure:
-    """Plot a histogram of every parameter, all chains pooled, with one thin outline for each chain.
+def marginals(table: pd.DataFrame) -> Figure:
+    """Plot a histogram of every column of draws that are indexed by chain and draw.
 
-    Outlines that agree mean that the law is well determined; where they differ, the difference is estimation
-    uncertainty.
+    All chains are pooled, and each has a thin outline: outlines that agree mean that the law is well determined; where
+    they differ, the difference is estimation uncertainty.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpsuq import GPS, Algorithm
-    >>> from gpsuq.models import normal_location
-    >>> from gpsuq.plots import marginals
-    >>> y = np.random.default_rng(0).normal(size=50)
-    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(y)
-    >>> figure = marginals(uq)
-    >>> [ax.get_xlabel() for ax in figure.axes]
+    >>> import numpy as np, pandas as pd
+    >>> from gpsuq.plots.distributions import marginals
+    >>> index = pd.MultiIndex.from_product([range(2), range(50)], names=["chain", "draw"])
+    >>> table = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), index, ["loc", "scale"])
+    >>> [axis.get_xlabel() for axis in marginals(table).axes]
     ['loc', 'scale']
     """
-    return table_marginals(_columns(uq, parameters, n_draws, _MOST_MARGINALS))
-
-
-def table_marginals(table: pd.DataFrame) -> Figure:
-    """Plot a histogram of every column of draws that are indexed by chain and draw."""
     import matplotlib.pyplot as plt
 
     n_columns = min(3, table.shape[1])
@@ -89,24 +57,14 @@ def table_marginals(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def pairs(uq: UQDistribution, *, parameters: Sequence[str] | None = None, n_draws: int = 1000) -> Figure:
-    """Plot every pair of parameters as points, with their marginals on the diagonal.
+def pairs(table: pd.DataFrame) -> Figure:
+    """Plot every pair of columns of draws as points, with their marginals on the diagonal.
 
-    >>> import numpy as np
-    >>> from gpsuq import GPS, Algorithm
-    >>> from gpsuq.models import normal_location
-    >>> from gpsuq.plots import pairs
-    >>> y = np.random.default_rng(0).normal(size=50)
-    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(y)
-    >>> figure = pairs(uq, parameters=["loc", "scale"])
-    >>> len(figure.axes)  # two rows of two
+    >>> import numpy as np, pandas as pd
+    >>> from gpsuq.plots.distributions import pairs
+    >>> len(pairs(pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)))).axes)  # two rows of two
     4
     """
-    return table_pairs(_columns(uq, parameters, n_draws, _MOST_PAIRS))
-
-
-def table_pairs(table: pd.DataFrame) -> Figure:
-    """Plot every pair of columns of draws."""
     import matplotlib.pyplot as plt
 
     names = list(table)

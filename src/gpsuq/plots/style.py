@@ -47,7 +47,7 @@ def figure_style() -> AbstractContextManager[None]:
     A figure of your own that looks like the others; ``COLORS`` names their colours by role:
 
     >>> import matplotlib.pyplot as plt
-    >>> from gpsuq.plots import COLORS, figure_style
+    >>> from gpsuq.plots.style import COLORS, figure_style
     >>> with figure_style():
     ...     figure, ax = plt.subplots()
     ...     (line,) = ax.plot([0, 1], [0, 1], color=COLORS["gps"])
@@ -74,7 +74,8 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from gpsuq.plots import risk_coverage_curves, save_figure
+    >>> from gpsuq.classify.plots import risk_coverage_curves
+    >>> from gpsuq.plots.style import save_figure
     >>> figure = risk_coverage_curves([0.5, 1.0], {"GPS": [0.0, 0.03]})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_figure(figure, Path(folder, "figures", "risk.png")).name

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gpsuq.diagnostics import Finding
+from gpsuq.core.summaries import density_pieces
+from gpsuq.engine.diagnostics import Finding
 from gpsuq.plots.checks import spread_shares
-from gpsuq.plots.distributions import table_marginals, table_pairs
+from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.reports.page import Block, Picture, Table, Text
-from gpsuq.summaries import density_pieces
 
 PIECES_COVERAGE = 0.9
 MOST_PARAMETERS = 40
@@ -29,11 +29,11 @@ def distribution_blocks(draws: pd.DataFrame, note: str = "") -> list[Block]:
     text = "The law of an observation's own parameters. Several peaks are subgroups; a narrow one is a shared value."
     blocks: list[Block] = [
         Text(f"{text} {note}".rstrip()),
-        Picture(table_marginals(draws), "Histograms of the parameters", "Thin outlines are single chains.", wide=True),
+        Picture(marginals(draws), "Histograms of the parameters", "Thin outlines are single chains.", wide=True),
     ]
     if draws.shape[1] > 1:
         caption = "Pairs of parameters of one observation."
-        blocks.append(Picture(table_pairs(draws), "Scatter plots of pairs of parameters", caption, wide=True))
+        blocks.append(Picture(pairs(draws), "Scatter plots of pairs of parameters", caption, wide=True))
     return blocks
 
 

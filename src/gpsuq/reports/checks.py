@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from gpsuq.errors import GPSError
-from gpsuq.tables import for_json
+from gpsuq.tables.reading import for_json
 
 CHECKS_FILE = "checks.json"
 

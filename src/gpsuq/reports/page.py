@@ -16,7 +16,7 @@ from jinja2 import Environment, select_autoescape
 from markupsafe import Markup
 
 from gpsuq._version import __version__
-from gpsuq.checkpoints import write_atomically
+from gpsuq.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Text:
     """A paragraph; ``kind="advice"`` marks something to be careful about, ``"good"`` something that is well.
 
-    >>> from gpsuq.reports import Text
+    >>> from gpsuq.reports.page import Text
     >>> Text("Intervals are too narrow: look for a missing covariate.", "advice").kind
     'advice'
     """
@@ -41,7 +41,7 @@ class Table:
     """A table with its index, numbers to four digits.
 
     >>> import pandas as pd
-    >>> from gpsuq.reports import Table
+    >>> from gpsuq.reports.page import Table
     >>> table = Table(pd.DataFrame({"mean": [1.23456, -2.0]}, index=["age", "income"]), "Coefficients")
     >>> table.rows
     [['age', '1.235'], ['income', '-2']]
@@ -67,8 +67,8 @@ class Table:
 class Picture:
     """A figure or a PNG file; ``description`` is what a screen reader says, ``wide`` gives it a row of its own.
 
-    >>> from gpsuq.plots import risk_coverage_curves
-    >>> from gpsuq.reports import Picture
+    >>> from gpsuq.classify.plots import risk_coverage_curves
+    >>> from gpsuq.reports.page import Picture
     >>> figure = risk_coverage_curves([0.5, 1.0], {"GPS": [0.0, 0.03]})
     >>> picture = Picture(figure, "Error among the observations kept, against the share that is kept")
     >>> picture.source[:22]
@@ -101,11 +101,11 @@ class Gallery:
     ``items`` have ``title``, ``image`` (an address or None), ``label`` (or None), ``prediction``, ``uncertain``,
     ``wrong``, ``scores`` by name, and ``boxes``: for every class the quantiles that a boxplot shows and ``t_h``;
     ``certain_above`` has the threshold of every class.
-    :func:`gpsuq.reports.classifier_page` makes one of a classifier's verdicts.
+    :func:`gpsuq.classify.report.classifier_page` makes one of a classifier's verdicts.
 
     Examples
     --------
-    >>> from gpsuq.reports import Gallery
+    >>> from gpsuq.reports.page import Gallery
     >>> boxes = [[0.4, 0.6, 0.8, 0.9, 1.0, 0.4], [0.0, 0.1, 0.2, 0.4, 0.6, 0.0]]  # five quantiles and t_h of each class
     >>> item = {"title": "observation 1", "image": None, "label": "cat", "prediction": "cat", "uncertain": True}
     >>> item |= {"wrong": False, "scores": {"uqc shortfall": 0.6}, "boxes": boxes}
@@ -140,7 +140,7 @@ Block = Text | Table | Picture | Gallery
 class Section:
     """A titled part of a page.
 
-    >>> from gpsuq.reports import Section, Text
+    >>> from gpsuq.reports.page import Section, Text
     >>> Section("How to read this", [Text("Every row has coefficients of its own.")]).anchor
     'how-to-read-this'
     """
@@ -158,7 +158,7 @@ class Section:
 class Page:
     """A whole report: title, what it says in one sentence, a few numbers to see first, sections.
 
-    >>> from gpsuq.reports import Page, Section, Text
+    >>> from gpsuq.reports.page import Page, Section, Text
     >>> sections = [Section("Data", [Text("Nothing was left out.")])]
     >>> page = Page("My report", "Prices differ between districts.", sections, facts=[("rows", "506")])
     >>> [section.title for section in page.sections]
@@ -191,7 +191,7 @@ def write_page(page: Page, path: str | Path) -> Path:
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from gpsuq.reports import Page, Section, Text, write_page
+    >>> from gpsuq.reports.page import Page, Section, Text, write_page
     >>> page = Page("My report", "Prices differ between districts.", [Section("Data", [Text("506 rows.")])])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = write_page(page, Path(folder, "report.html"))

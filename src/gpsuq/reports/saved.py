@@ -1,51 +1,38 @@
-"""The report of whatever a directory holds: a saved model, or what an experiment left."""
+"""The report of a saved model, whatever it is: its family makes the page."""
 
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from gpsuq.errors import GPSError, MissingCodeError
-from gpsuq.estimators.linear import GPSLinearRegression
-from gpsuq.estimators.network import NetworkClassifier
-from gpsuq.estimators.poisson import GPSPoissonProcess
-from gpsuq.io import CONFIG_FILE, load
-from gpsuq.io.classifier import CLASSIFIERS
-from gpsuq.reports.checks import CHECKS_FILE, damage_told, read_checks
-from gpsuq.reports.classifier import CLASSIFIER_PARTS, checked_classifier_page
-from gpsuq.reports.experiment import experiment_page
-from gpsuq.reports.linear import LINEAR_PARTS, checked_linear_page
+from gpsuq.reports.checks import CHECKS_FILE
 from gpsuq.reports.page import Page
-from gpsuq.reports.poisson import poisson_page
+from gpsuq.storage import CONFIG_FILE, KINDS, load, part_of
 
-REPORT_FILE, ROWS_FILE = "report.html", "rows.jsonl"
-_IN_PYTHON = {
-    "UQDistribution": "uq_page(gpsuq.load(path, model=...), X, y)",
-    **dict.fromkeys(CLASSIFIERS, "classifier_page(gpsuq.load(path, network=...), X, y)"),
-}
-"""From the name of a type that may hold the user's code to how its report is made."""
+REPORT_FILE = "report.html"
 
 
 def can_be_made_again(directory: Path) -> bool:
     """Whether :func:`saved_page` shows all that the page in a directory shows.
 
-    That of an experiment with networks, or one made of data from Python, has what the directory does not hold.
+    One that was made of data from Python has what the directory does not hold.
     """
-    if not (directory / CONFIG_FILE).is_file():
-        return not (directory / ROWS_FILE).exists()
-    return (directory / CHECKS_FILE).is_file() or isinstance(_loaded(directory), GPSPoissonProcess)
+    if (directory / CHECKS_FILE).is_file() or not (directory / CONFIG_FILE).is_file():
+        return True
+    return not part_of(type(_loaded(directory)).__name__, "report").NEEDS_ROWS
 
 
 def saved_page(directory: str | Path, *, progress: bool = False) -> Page:
-    """Give the report of a directory that ``gpsuq fit`` or ``gpsuq experiment`` wrote, with a bar if it simulates.
+    """Return the report of a directory that ``gpsuq fit`` or ``save`` wrote, with a bar if it simulates.
 
     >>> import tempfile
     >>> from pathlib import Path
     >>> from gpsuq import GPSLinearRegression
     >>> from gpsuq.datasets import correlated
-    >>> from gpsuq.reports import saved_page, write_page
+    >>> from gpsuq.reports.page import write_page
+    >>> from gpsuq.reports.saved import saved_page
     >>> data = correlated(200, 1)
     >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -56,24 +43,15 @@ def saved_page(directory: str | Path, *, progress: bool = False) -> Page:
     directory = Path(directory)
     if not directory.is_dir():
         raise GPSError(f"there is no directory {directory}")
-    if not (directory / CONFIG_FILE).is_file():
-        return experiment_page(directory)
     model = _loaded(directory)
-    if isinstance(model, GPSLinearRegression):
-        checks = read_checks(directory, LINEAR_PARTS)
-        with damage_told(directory) if checks is not None else nullcontext():
-            return checked_linear_page(model, checks)
-    if isinstance(model, GPSPoissonProcess):
-        return poisson_page(model.set_params(progress=progress))
-    checks = read_checks(directory, CLASSIFIER_PARTS) if isinstance(model, NetworkClassifier) else None
-    if checks is not None:
-        with damage_told(directory):
-            return checked_classifier_page(model, checks)
-    raise GPSError(
-        f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with --data "
-        "FILE and a page with --out FILE.html, or in Python, "
-        "gpsuq.reports.write_page(gpsuq.reports.classifier_page(model, X, y), path)"
-    )
+    page = part_of(type(model).__name__, "report").saved_page(model, directory, progress=progress)
+    if not isinstance(page, Page):
+        raise GPSError(
+            f"{directory} holds a {type(model).__name__}: its report needs observations to judge; name a table with "
+            "--data FILE and a page with --out FILE.html, or in Python, gpsuq.reports.page.write_page("
+            "gpsuq.classify.report.classifier_page(model, X, y), path)"
+        )
+    return page
 
 
 def _loaded(directory: Path) -> Any:
@@ -81,9 +59,9 @@ def _loaded(directory: Path) -> Any:
     try:
         return load(directory)
     except MissingCodeError as error:
-        page = _IN_PYTHON.get(json.loads((directory / CONFIG_FILE).read_text())["type"])
-        if page is None:
-            raise
+        kind = json.loads((directory / CONFIG_FILE).read_text())["type"]
+        page = part_of(kind, "report").IN_PYTHON
         raise MissingCodeError(
-            f"{error}. Its report is made in Python: gpsuq.reports.write_page(gpsuq.reports.{page}, 'report.html')"
+            f"{error}. Its report is made in Python: gpsuq.reports.page.write_page({KINDS[kind]}.report.{page}, "
+            "'report.html')"
         ) from error

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
+from gpsuq.engine.progress import counting_bar
 from gpsuq.errors import GPSError
-from gpsuq.progress import counting_bar
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.windows import Window
 

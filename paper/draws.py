@@ -1,0 +1,147 @@
+"""How many draws and outcomes are enough? The paper says M = 10 and J = 5: a table over both, on scissors."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gpsuq.cli.demonstration import fit_scissors
+from gpsuq.core.distances import MMD
+from gpsuq.core.kernels import Gaussian
+from gpsuq.core.observations import observations
+from gpsuq.core.seeds import seeded
+from gpsuq.datasets import scissors
+from gpsuq.engine.algorithms import Algorithm
+from gpsuq.engine.generative import PredictiveLoss
+from gpsuq.engine.progress import counting_bar, stage
+from gpsuq.plots.style import COLORS, figure_style, save_figure
+from gpsuq.uq.distribution import UQDistribution
+from paper.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
+from paper.scissors import slope_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DRAWS = (2, 5, 10, 50)
+OUTCOMES: tuple[int | None, ...] = (1, 5, 25, None)
+
+_REPEATS = 60
+
+
+def label(n_outcomes: int | None) -> str:
+    """Name a number of outcomes; None is the exact expectation."""
+    return "exact" if n_outcomes is None else str(n_outcomes)
+
+
+def gradient_noise(uq: UQDistribution, data: Any, n_draws: int, n_outcomes: int | None) -> tuple[float, float]:
+    """Variance of the gradient (summed over parameters) and median seconds of a step's loss, forward and backward.
+
+    The observations and the generator stay fixed, so that only draws and outcomes vary.
+    """
+    batch = observations(data.X, data.y).rows(torch.arange(Algorithm().batch_size))
+    loss = PredictiveLoss(uq.generator, uq.model, MMD(Gaussian(14 * data.sigma**2)), 1.0)
+    gradients, seconds = [], []
+    for repeat in range(_REPEATS):
+        started = time.perf_counter()
+        with seeded(repeat, "gradient"):
+            noise = torch.randn(uq.generator.n_chains, 1, n_draws, uq.generator.noise_dim)
+            fit, pair, _ = loss(noise, batch.y, batch.x, batch.mask, n_outcomes, False)
+            uq.generator.zero_grad()
+            (fit + pair).mean(1).sum().backward()
+        seconds.append(time.perf_counter() - started)
+        gradients.append(
+            torch.cat([p.grad.flatten(1) for p in uq.generator.body.parameters() if p.grad is not None], 1)
+        )
+    variance = torch.stack(gradients).var(0).sum(1).mean()
+    return float(variance), float(np.median(seconds))
+
+
+def run(
+    seed: int,
+    replicates: int,
+    out: Path,
+    *,
+    n_steps: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> list[Path]:
+    """Measure gradient variance, time per step and final distance to the truth for every M and J."""
+    prepare(out, force=force)
+    started = time.perf_counter()
+    base = algorithm_with(n_steps)
+    reference_data = scissors(seed=seed)
+    # Half-trained: where the gradient still has to move the generator.
+    with stage("reference"):
+        quarter = replace(base, n_steps=base.n_steps // 4)
+        reference = fit_scissors(reference_data, seed, algorithm=quarter, progress=progress)
+    cells = list(itertools.product(DRAWS, OUTCOMES))
+    # Times first, while nothing else has warmed up or cluttered the machine; then fits, seed by seed.
+    noise: dict[tuple[int, int | None], tuple[float, float]] = {}
+    with counting_bar(progress, "gradients", len(cells)) as advance:
+        for cell in cells:
+            noise[cell] = gradient_noise(reference, reference_data, *cell)
+            advance(len(noise))
+    fits: dict[tuple[int, int | None], list[dict[str, float]]] = {cell: [] for cell in cells}
+    command = command_line("draws", out, seed=seed, replicates=replicates, steps=n_steps)
+    settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": base}
+    paths: list[Path] = []
+    todo = list(itertools.product(range(seed, seed + replicates), cells))
+    with counting_bar(progress, "fits", len(todo)) as advance:
+        for done, (number, (n_draws, n_outcomes)) in enumerate(todo, start=1):
+            algorithm = replace(base, n_draws=n_draws, n_outcomes=n_outcomes)
+            uq = fit_scissors(scissors(seed=number), number, algorithm=algorithm)
+            fits[n_draws, n_outcomes].append(slope_metrics(uq.draws(4000)["slope"]))
+            rows = [_row(cell, *noise[cell], fits[cell]) for cell in cells if fits[cell]]
+            # After every fit, so that an interrupted study keeps what it has.
+            paths = [write_metrics(out, command, settings=settings, results={"table": rows}, started=started)]
+            advance(done)
+    return [*paths, save_figure(_figure(rows), out / "draws.png")]
+
+
+def _row(cell: tuple[int, int | None], variance: float, seconds: float, fits: list[dict[str, float]]) -> dict[str, Any]:
+    return {
+        "M": cell[0],
+        "J": label(cell[1]),
+        "gradient_variance": variance,
+        "step_ms": round(1e3 * seconds, 2),
+        "seeds_done": len(fits),
+        "wasserstein1": mean_and_sd([metrics["wasserstein1"] for metrics in fits]),
+        "near_truth": mean_and_sd([metrics["near_truth"] for metrics in fits]),
+    }
+
+
+def _figure(rows: list[dict[str, Any]]) -> Figure:
+    import matplotlib.pyplot as plt
+
+    panels = (
+        ("gradient_variance", "gradient variance", "log"),
+        ("step_ms", "loss and gradient, ms", "linear"),
+        ("wasserstein1", "final W1 to the truth", "linear"),
+    )
+    colors = (COLORS["bayes"], COLORS["warm"], COLORS["light"], COLORS["gps"])
+    markers = ("o", "s", "^", "D")
+    with figure_style():
+        figure, axes = plt.subplots(1, 3, figsize=(11, 3.4))
+        for axis, (key, title, scale) in zip(axes, panels, strict=True):
+            for outcomes, color, marker in zip(map(label, OUTCOMES), colors, markers, strict=True):
+                chosen = [row for row in rows if row["J"] == outcomes]
+                values = [row[key]["mean"] if isinstance(row[key], dict) else row[key] for row in chosen]
+                axis.plot(
+                    [row["M"] for row in chosen],
+                    values,
+                    color=color,
+                    marker=marker,
+                    markersize=5,
+                    label=f"J = {outcomes}",
+                )
+            axis.set(xscale="log", yscale=scale, xlabel="draws M", ylabel=title)
+            axis.set_xticks(DRAWS, [str(m) for m in DRAWS])
+            axis.minorticks_off()
+        axes[0].legend()
+    return figure

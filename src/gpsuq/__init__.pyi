@@ -1,0 +1,56 @@
+from ._version import __version__
+from .classify.estimator import GPSClassifier
+from .core.distances import MMD, EnergyDistance, SlicedWasserstein
+from .core.generators import MLP, FromModule
+from .core.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
+from .core.losses import class_score, predictive_score
+from .core.models import ObservationModel
+from .core.noise import NoisyNetwork, noisify
+from .core.parameters import Location, Parameter, Positive, Rate, Real, Scale, Slope
+from .engine.algorithms import Algorithm, Algorithm1
+from .engine.recipes import PaperRecipe, Recipe
+from .errors import GPSError, GPSWarning
+from .gps import GPS
+from .linear.estimator import GPSLinearRegression
+from .poisson.estimator import GPSPoissonProcess
+from .storage import load, save
+from .uq.distribution import UQDistribution
+
+__all__ = [
+    "GPS",
+    "MLP",
+    "MMD",
+    "AdaptiveGaussian",
+    "Algorithm",
+    "Algorithm1",
+    "Energy",
+    "EnergyDistance",
+    "FromModule",
+    "GPSClassifier",
+    "GPSError",
+    "GPSLinearRegression",
+    "GPSPoissonProcess",
+    "GPSWarning",
+    "Gaussian",
+    "Laplace",
+    "Location",
+    "Mixture",
+    "NoisyNetwork",
+    "ObservationModel",
+    "PaperRecipe",
+    "Parameter",
+    "Positive",
+    "Rate",
+    "Real",
+    "Recipe",
+    "Scale",
+    "SlicedWasserstein",
+    "Slope",
+    "UQDistribution",
+    "__version__",
+    "class_score",
+    "load",
+    "noisify",
+    "predictive_score",
+    "save",
+]

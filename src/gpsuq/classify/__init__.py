@@ -1,0 +1,1 @@
+"""Classifiers that say when they are uncertain: any network with a noise input."""

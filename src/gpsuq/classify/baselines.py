@@ -1,0 +1,255 @@
+"""What a classifier with draws is compared to: the plain network, Monte Carlo dropout, an ensemble; same interface."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from gpsuq.classify.network import NetworkClassifier, like_weights
+from gpsuq.core.seeds import derive_seed, random_block, seed_from
+from gpsuq.engine.networks import Loss
+from gpsuq.engine.recipes import Recipe
+from gpsuq.errors import GPSError
+
+
+class PlainClassifier(NetworkClassifier):
+    """The network as it is, trained by cross-entropy; its one draw is the softmax response.
+
+    Parameters are those of :class:`gpsuq.GPSClassifier` that do not concern noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import Recipe
+    >>> from gpsuq.classify.baselines import PlainClassifier
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = PlainClassifier(recipe=Recipe(epochs=20)).fit(X, X[:, 0] > 0)
+    >>> model.predict([[-2.0, 0.0], [2.0, 0.0]])
+    array([False,  True])
+    """
+
+    def __init__(
+        self,
+        network: nn.Module | Callable[[], nn.Module] | None = None,
+        *,
+        recipe: Recipe | None = None,
+        fabric: Fabric | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.network = network
+        self.recipe = recipe
+        self.fabric = fabric
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        return network
+
+    def _loss(self, recipe: Recipe) -> Loss:
+        return lambda network, x, y: nn.functional.cross_entropy(network(x), y)
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        logits: Tensor = self.network_(like_weights(self.network_, x))
+        return logits[:, None]
+
+    def _most_draws(self, n_draws: int) -> int:
+        return 1
+
+
+class DropoutClassifier(PlainClassifier):
+    """Monte Carlo dropout: a draw is the network with some nodes left out, the same ones for all observations.
+
+    The network needs ``nn.Dropout`` layers. Everything before the first one runs once per observation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from torch import nn
+    >>> from gpsuq import Recipe
+    >>> from gpsuq.classify.baselines import DropoutClassifier
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> network = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 2))
+    >>> model = DropoutClassifier(network, recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
+    >>> model.sample_proba(X, n_draws=50).shape
+    (100, 50, 2)
+    """
+
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        return DropoutNetwork(network)
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        network = cast(DropoutNetwork, self.network_)
+        return network.sample(like_weights(network, x), draws, self.seed_)
+
+    def _most_draws(self, n_draws: int) -> int:
+        return n_draws
+
+
+class EnsembleClassifier(PlainClassifier):
+    """Deep ensemble: so many plain networks from different seeds, each of them a draw.
+
+    ``n_members`` networks are trained; :meth:`of` takes plain classifiers that were trained already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import Recipe
+    >>> from gpsuq.classify.baselines import EnsembleClassifier, PlainClassifier
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> model = EnsembleClassifier(n_members=3, recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
+    >>> model.sample_proba(X).shape
+    (100, 3, 2)
+    >>> members = [PlainClassifier(recipe=Recipe(epochs=2), random_state=seed).fit(X, X[:, 0] > 0) for seed in (1, 2)]
+    >>> EnsembleClassifier.of(members).sample_proba(X).shape
+    (100, 2, 2)
+    """
+
+    def __init__(
+        self,
+        network: Callable[[], nn.Module] | None = None,
+        *,
+        n_members: int = 5,
+        recipe: Recipe | None = None,
+        fabric: Fabric | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(network, recipe=recipe, fabric=fabric, random_state=random_state, progress=progress)
+        self.n_members = n_members
+
+    def fit(self, X: Any, y: Any = None, **options: Any) -> EnsembleClassifier:
+        """Train all members; the arguments are those of a plain network's."""
+        if self.n_members < 2:
+            raise GPSError(f"n_members must be at least 2, got {self.n_members}")
+        if isinstance(self.network, nn.Module):
+            raise GPSError("members start from different weights: pass a function that makes the network")
+        if options.get("checkpoint") is not None:
+            raise GPSError("train the members one by one with checkpoints, and join them with EnsembleClassifier.of")
+        members = []
+        first = seed_from(self.random_state)
+        for number in range(self.n_members):
+            seed = derive_seed(first, "member", number) >> 32
+            member = PlainClassifier(
+                self.network, recipe=self.recipe, fabric=self.fabric, random_state=seed, progress=self.progress
+            )
+            members.append(member.fit(X, y, **options))
+        self._join(members)
+        return self
+
+    @classmethod
+    def of(cls, members: Sequence[PlainClassifier]) -> EnsembleClassifier:
+        """Join plain classifiers that were trained on the same classes."""
+        if len(members) < 2:
+            raise GPSError(f"an ensemble needs at least 2 members, got {len(members)}")
+        first = members[0]
+        result = cls(first.network, n_members=len(members), recipe=first.recipe, random_state=0)
+        result._join(members)
+        return result
+
+    def _join(self, members: Sequence[PlainClassifier]) -> None:
+        first = members[0]
+        if any(list(member.classes_) != list(first.classes_) for member in members):
+            raise GPSError("the members of an ensemble must know the same classes")
+        self.classes_, self.input_shape_ = first.classes_, first.input_shape_
+        self.n_features_in_ = first.n_features_in_
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if hasattr(first, "feature_names_in_"):
+            self.feature_names_in_ = first.feature_names_in_
+        networks = nn.ModuleList(member.network_ for member in members)
+        self._keep(networks, [], sum(member.seconds_ for member in members), first.seed_)
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        networks = cast(nn.ModuleList, self.network_)
+        x = like_weights(networks, x)
+        return torch.stack([network(x) for network in networks[draws.start : draws.stop]], 1)
+
+    def _most_draws(self, n_draws: int) -> int:
+        return min(n_draws, len(cast(nn.ModuleList, self.network_)))
+
+
+@dataclass
+class _Pass:
+    """What the dropout layers of one network share while they are sampled: which draws, and how many calls so far."""
+
+    draws: slice | None = None
+    seed: int = 0
+    calls: int = 0
+
+
+class _DrawnDropout(nn.Module):
+    """Dropout whose masks can be fixed for each draw; the first call in a pass makes a row of every draw."""
+
+    def __init__(self, p: float, shared: _Pass) -> None:
+        super().__init__()
+        self.p, self.shared = p, shared
+
+    def forward(self, x: Tensor) -> Tensor:
+        draws = self.shared.draws
+        if draws is None:
+            return nn.functional.dropout(x, self.p, self.training)
+        number = self.shared.calls
+        self.shared.calls += 1
+        rows = x[:, None] if number == 0 else x.unflatten(0, (-1, draws.stop - draws.start))
+        return (rows * self._masks(x.shape[1:], draws, number).to(x)).flatten(0, 1)
+
+    def _masks(self, shape: torch.Size, draws: slice, number: int) -> Tensor:
+        blocks = [random_block(self.shared.seed, "dropout", number, draw) for draw in range(draws.start, draws.stop)]
+        kept = torch.stack([torch.rand(shape, generator=block) for block in blocks])
+        return (kept >= self.p).float() / (1.0 - self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class DropoutNetwork(nn.Module):
+    """A copy of a network whose dropout layers can be sampled: :meth:`sample` gives (n, draw, class).
+
+    >>> import torch
+    >>> from torch import nn
+    >>> from gpsuq.classify.baselines import DropoutNetwork
+    >>> network = DropoutNetwork(nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)))
+    >>> x = torch.randn(5, 2)
+    >>> draws = network.sample(x, slice(0, 10), seed=0)
+    >>> draws.shape, bool(torch.allclose(draws[:, 4:6], network.sample(x, slice(4, 6), seed=0)))
+    (torch.Size([5, 10, 3]), True)
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(module)
+        self.shared = _Pass()
+        found = 0
+        for parent in list(self.module.modules()):
+            for name, child in parent.named_children():
+                if type(child) is nn.Dropout:
+                    setattr(parent, name, _DrawnDropout(child.p, self.shared))
+                    found += 1
+                elif isinstance(child, nn.modules.dropout._DropoutNd):
+                    raise GPSError(f"layer {name!r} is of type {type(child).__name__}; only nn.Dropout can be sampled")
+        if found == 0:
+            raise GPSError("the network has no nn.Dropout layer to sample")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pass as the plain network does."""
+        result: Tensor = self.module(x)
+        return result
+
+    def sample(self, x: Tensor, draws: slice, seed: int) -> Tensor:
+        """Give the outputs of the draws with these numbers, (n, draw, ...); each leaves out nodes of its own."""
+        self.shared.draws, self.shared.seed, self.shared.calls = draws, seed, 0
+        try:
+            output: Tensor = self.module(x)
+        except RuntimeError as error:
+            raise GPSError(
+                f"the network cannot be sampled ({error}): is there a skip connection around a dropout layer?"
+            ) from error
+        finally:
+            self.shared.draws = None
+        return output.reshape(len(x), -1, *output.shape[1:])

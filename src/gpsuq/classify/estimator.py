@@ -1,0 +1,268 @@
+"""A classifier that knows when it does not know, from any network."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import torch
+from lightning_fabric import Fabric
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+
+from gpsuq.classify.decisions import risk_coverage
+from gpsuq.classify.network import NetworkClassifier
+from gpsuq.core.losses import PatchSizes, class_score, patch_sizes, probability_spread, unlike_the_data
+from gpsuq.core.noise import NoisyNetwork, noisify
+from gpsuq.core.seeds import random_block, seed_from
+from gpsuq.engine.fitting import whole_or_not_at_all
+from gpsuq.engine.networks import Loss
+from gpsuq.engine.progress import stage
+from gpsuq.engine.recipes import Recipe
+from gpsuq.errors import GPSError
+
+SPREAD_WEIGHT = 0.05
+"""Default price of spread at the data."""
+
+SPREAD_WEIGHTS = (0.5, 0.2, 0.1, SPREAD_WEIGHT, 0.0, -0.05)
+"""Weights of the spread that ``"auto"`` tries, the highest price first."""
+
+OFF_DATA_SPREAD = 0.05
+"""Default reward for spread at inputs unlike the data."""
+
+OFF_DATA_SHARE = 0.1
+"""How many inputs unlike the data a step has, for each observation."""
+
+_BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
+_VALIDATION_SHARE = 0.1
+
+
+class GPSClassifier(NetworkClassifier):
+    r"""Classifier with random logits, :math:`\theta_i = G(x_i, Z_i)`: a network with a noise input at one layer.
+
+    It is trained by the kernel score of the labels under the predictive, the mixture over draws of Z; the spread of the
+    class probabilities over draws says how far a prediction can be trusted. "Uncertain" is the verdict where no class
+    has a probability above one half in 95% of the draws.
+
+    Parameters
+    ----------
+    network
+        Your network, which is copied and keeps its weights, or a function that makes a new one; None makes a perceptron
+        for tables.
+    layer
+        Name of the affine layer where noise enters, or names of several; None takes the first one.
+    ratio
+        Noise inputs for each input of that layer, the paper's r.
+    spread_weight
+        Price of the variance of the class probabilities over draws, at the data: the score does not see it. The higher
+        the price, the fewer observations are Uncertain; a negative one rewards spread. ``"auto"`` trains one network
+        for each of a few weights and keeps the one whose score ranks its mistakes on validation data best (area under
+        the risk-coverage curve).
+    off_data_spread
+        Reward for the same variance at inputs unlike the data, which the score says nothing of: a tenth of every batch
+        more, each number from another observation of it. With this and ``spread_weight`` at 0 it is the paper's loss.
+    off_data_patch
+        For images: take patches of so many pixels squared from other observations, not single numbers; ``"box"`` puts a
+        box of another image into one that is whole otherwise. Of several sizes each gives a share of the inputs unlike
+        the data; None is for single numbers.
+    features
+        ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
+        the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise has
+        the size of the features.
+    recipe
+        How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
+    fabric
+        Device, precision and processes, as ``lightning_fabric.Fabric`` takes them; None is this CPU.
+    random_state
+        Seed; same seed, same machine, same numbers.
+    progress
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    classes_
+        Labels, in the order of the probabilities.
+    network_
+        The trained network with its noise input.
+    losses_
+        Mean loss of every epoch.
+    spread_weight_, spread_path_
+        The weight in use, and what it was chosen by (None where it was given).
+    uqc_level_, certain_above_
+        The verdict: certain where the largest ``uqc_level_`` quantile of a class is above ``certain_above_``, one
+        number or one for each class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import GPSClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 2))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.normal(size=1000) > 0, "right", "left")
+    >>> model = GPSClassifier().fit(X, y)
+    >>> model.predict([[2.0, 0.0]])
+    array(['right'], dtype='<U5')
+    >>> bool(model.predict_proba([[2.0, 0.0]])[0, 1] > 0.9)  # the mean of 200 draws, in the order of model.classes_
+    True
+    >>> model.sample_proba([[2.0, 0.0]], n_draws=50).shape
+    (1, 50, 2)
+    >>> model.uncertainty([[2.0, 0.0], [0.1, 0.0]]).uncertain
+    array([False,  True])
+    >>> model = model.calibrate(X, y, target=0.9, of="coverage")  # better by data that it was not trained on
+    >>> round(float(model.uncertainty(X).uncertain.mean()), 1)
+    0.1
+    """
+
+    network_: NoisyNetwork
+
+    def __init__(
+        self,
+        network: nn.Module | Callable[[], nn.Module] | None = None,
+        layer: str | Sequence[str] | None = None,
+        *,
+        ratio: float = 0.5,
+        spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
+        off_data_spread: float = OFF_DATA_SPREAD,
+        off_data_patch: PatchSizes = None,
+        features: Literal["learn", "keep"] = "learn",
+        recipe: Recipe | None = None,
+        fabric: Fabric | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.network = network
+        self.layer = layer
+        self.ratio = ratio
+        self.spread_weight = spread_weight
+        self.off_data_spread = off_data_spread
+        self.off_data_patch = off_data_patch
+        self.features = features
+        self.recipe = recipe
+        self.fabric = fabric
+        self.random_state = random_state
+        self.progress = progress
+
+    @whole_or_not_at_all
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        classes: Any = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
+        checkpoint: str | Path | None = None,
+        validation: tuple[Any, Any] | None = None,
+    ) -> GPSClassifier:
+        """Train the network; ``validation`` (X, y) serves to choose the spread weight, else a tenth of the data does.
+
+        The other arguments are those of every network classifier: inputs and labels or a ``DataLoader``, labels in the
+        order of the outputs, augmentation, a directory for checkpoints.
+        """
+        if self.features not in ("learn", "keep"):
+            raise GPSError(f'features must be "learn" or "keep", got {self.features!r}')
+        if self.features == "keep" and self.network is None:
+            raise GPSError('features="keep" is for a network that was trained before: pass network=...')
+        options: dict[str, Any] = {"classes": classes, "augment": augment}
+        if self.spread_weight != "auto":
+            self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
+            return super().fit(X, y, checkpoint=checkpoint, **options)  # type: ignore[no-any-return]
+        seed = seed_from(self.random_state)
+        if validation is None:
+            X, y, validation = self._split(X, y, seed)
+        areas: list[float] = []
+        best = self
+        for weight in SPREAD_WEIGHTS:
+            folder = None if checkpoint is None else Path(checkpoint) / f"spread{weight:g}"
+            tried = copy.copy(self)
+            tried.random_state, tried.spread_weight_ = seed, weight
+            with stage(f"spread weight {weight:g}"):
+                NetworkClassifier.fit(tried, X, y, checkpoint=folder, **options)
+                verdicts = tried.uncertainty(validation[0])
+            area = risk_coverage(verdicts.uqc_shortfall, tried._wrong(verdicts, validation[1])).area
+            if not areas or area < min(areas):  # on ties the higher price
+                best = tried
+            areas.append(area)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # of an earlier fit, such as names of columns
+        self.__dict__.update({name: value for name, value in vars(best).items() if name.endswith("_")})
+        self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
+        return self
+
+    def _split(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
+        """Set a tenth of each class aside."""
+        if y is None:
+            raise GPSError('spread_weight="auto" with a DataLoader needs validation=(X, y)')
+        try:
+            rest, aside, y_rest, y_aside = train_test_split(
+                X, y, test_size=_VALIDATION_SHARE, stratify=y, random_state=seed % 2**32
+            )
+        except ValueError as error:
+            raise GPSError(f"a tenth of the data cannot be set aside ({error}); pass validation=(X, y)") from error
+        return rest, y_rest, (aside, y_aside)
+
+    def _about(self) -> str:
+        patches = "" if self.off_data_patch is None else f" in patches of {self.off_data_patch}"
+        kept = ", features kept" if self.features == "keep" else ""
+        spread = f"spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}{patches}"
+        return f"{super()._about()}, {spread}{kept}"
+
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        noisy = self._noisy(network, example)
+        if self.features == "keep":
+            noisy.keep_features(example)
+            noisy.match_noise(example)
+        return noisy
+
+    def _noisy(self, network: nn.Module, example: Tensor) -> NoisyNetwork:
+        if isinstance(network, NoisyNetwork):
+            network.check(example)
+            return network
+        layer = self.layer
+        if layer is None:
+            layer = next((name for name, item in network.named_modules() if isinstance(item, nn.Linear)), None)
+            if layer is None:
+                raise GPSError("the network has no affine layer (nn.Linear) where noise could enter")
+        return noisify(network, layer, self.ratio, example=example)
+
+    def _loss(self, recipe: Recipe) -> Loss:
+        spread_weight, off_data_spread = self.spread_weight_, self.off_data_spread
+        if not 0.0 <= off_data_spread < 1.0:
+            raise GPSError(f"off_data_spread must be at least 0 and below 1, got {off_data_spread}")
+        patch_sizes(self.off_data_patch)
+        scale = float(recipe.n_draws) if recipe.sum_over_draws else 1.0
+
+        def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+            n = len(x)
+            strange = math.ceil(OFF_DATA_SHARE * n) if off_data_spread else 0
+            inputs = torch.cat([x, self._off_data(x, strange)]) if strange else x
+            every = network(inputs, draws=recipe.n_draws)
+            logits = every[:n]
+            value = class_score(logits, y, n_outcomes=recipe.n_outcomes).mean()
+            if spread_weight:
+                value = value + spread_weight * probability_spread(logits).mean()
+            if strange:
+                value = value - off_data_spread * probability_spread(every[n:]).mean()
+            return scale * value
+
+        return loss
+
+    def _off_data(self, x: Tensor, count: int) -> Tensor:
+        """Give so many inputs unlike those of a batch."""
+        return unlike_the_data(x, count, patch_sizes(self.off_data_patch))
+
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        network = self.network_
+        first, last = draws.start // _BLOCK, -(-draws.stop // _BLOCK)
+        blocks = [
+            torch.randn(_BLOCK, network.noise_dim, generator=random_block(self.seed_, "draws", block))
+            for block in range(first, last)
+        ]
+        start = draws.start - first * _BLOCK
+        noise = torch.cat(blocks)[start : start + draws.stop - draws.start]
+        weight = network.noisy_layers[0].noise_weight
+        result: Tensor = network(x.to(weight), noise=noise[None].to(weight))
+        return result

@@ -1,0 +1,64 @@
+"""What users give to network classifiers: labels of any kind, loaders, columns that float32 cannot hold."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+from torch import Tensor
+
+from gpsuq.core.observations import lost_digits
+from gpsuq.errors import GPSError, GPSWarning
+
+_NAMED = 5  # columns in a message
+
+
+def warn_of_lost_digits(X: Any, names: NDArray[Any] | None) -> None:
+    """Warn of columns of a table that say nothing any more once they are float32, as networks take them."""
+    lost = lost_digits(X) if X.ndim == 2 else []
+    if lost:
+        shown = ", ".join(f"x{column}" if names is None else str(names[column]) for column in lost[:_NAMED])
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        warnings.warn(
+            f"X varies little around a large value in {shown}{more}, and float32 keeps only seven digits: subtract a "
+            "constant from each of these columns, here and in predictions",
+            GPSWarning,
+            stacklevel=6,
+        )
+
+
+def is_loader(X: Any) -> bool:
+    """Whether X has to be passed through, as a ``DataLoader`` has, and is no array or list."""
+    return not isinstance(X, (np.ndarray, Tensor, list, tuple)) and hasattr(X, "__iter__") and not hasattr(X, "shape")
+
+
+def labels_of(y: Any, n: int) -> NDArray[Any]:
+    """Give checked labels: one for each of n observations, none missing."""
+    if y is None:
+        raise GPSError(
+            "labels are missing: fit(X, y) requires y to be passed, but the target y is None; fit(loader) takes a "
+            "DataLoader of pairs"
+        )
+    if not isinstance(y, Tensor) and np.asarray(y, dtype=object).ndim == 1:
+        missing = np.flatnonzero(pd.isna(np.asarray(y, dtype=object)))
+        if len(missing):
+            raise GPSError(f"y has NaN or missing labels; the first is in row {missing[0]}")
+    labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    if labels.ndim > 2 or (labels.ndim == 2 and labels.shape[1] != 1):
+        raise GPSError(f"y must hold one label for each observation, got shape {labels.shape}")
+    labels = np.asarray(column_or_1d(labels, warn=True))
+    if len(labels) != n:
+        raise GPSError(f"X has {n} observations but y has {len(labels)} labels")
+    if labels.dtype.kind == "f":
+        bad = ~np.isfinite(labels)
+        if bad.any():
+            raise GPSError(f"y has NaN or infinite values; the first is in row {int(bad.argmax())}")
+        if (labels != np.rint(labels)).any():
+            raise GPSError("Unknown label type: y holds continuous numbers; a classifier needs classes")
+    if labels.dtype == object and len({type(label) for label in labels}) > 1:
+        raise GPSError(f"labels must be of one type, got {sorted({type(label).__name__ for label in labels})}")
+    return labels

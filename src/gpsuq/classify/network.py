@@ -1,0 +1,456 @@
+"""What all network classifiers share: data in, training, draws of class probabilities, verdicts."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from gpsuq.classify.decisions import (
+    CERTAIN_ABOVE,
+    UQC_LEVEL,
+    ClassUncertainty,
+    Flags,
+    Threshold,
+    assess,
+    joined,
+)
+from gpsuq.classify.inputs import is_loader, labels_of, warn_of_lost_digits
+from gpsuq.classify.networks import default_network
+from gpsuq.classify.sequential import SequentialTest, draws_in_looks
+from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
+from gpsuq.core.observations import check_finite_rows
+from gpsuq.core.seeds import seed_from, seeded
+from gpsuq.engine.fitting import whole_or_not_at_all
+from gpsuq.engine.loop import train
+from gpsuq.engine.networks import Loss, NetworkTraining
+from gpsuq.engine.progress import counting_bar, training_bar
+from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.sources import ArrayBatches, Batches, LoaderBatches
+from gpsuq.errors import GPSError
+from gpsuq.storage import save
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+DEFAULT_DRAWS = 200
+_FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of its features
+_ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
+
+
+class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A network whose class probabilities have draws; subclasses say what is trained, and what a draw is.
+
+    Examples
+    --------
+    What they share: any of them can be put in the place of another.
+
+    >>> import numpy as np
+    >>> from gpsuq import GPSClassifier, Recipe
+    >>> from gpsuq.classify.baselines import PlainClassifier
+    >>> from gpsuq.classify.network import NetworkClassifier
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> for kind in (GPSClassifier, PlainClassifier):
+    ...     model: NetworkClassifier = kind(recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
+    ...     model.sample_proba(X, n_draws=50).shape
+    (100, 50, 2)
+    (100, 1, 2)
+
+    Probabilities are means over draws; :mod:`gpsuq.classify.decisions` takes labels as numbers of classes.
+
+    >>> model.predict_proba(X[:5]).shape, model.predict(X[:5]).shape
+    ((5, 2), (5,))
+    >>> model.encoded([True, False])
+    array([1, 0])
+    >>> model.uncertainty(X).to_frame().columns[:3].tolist()
+    ['prediction', 'probability', 'uncertain']
+    >>> half = model.calibrate(X, X[:, 0] > 0, target=0.5, of="coverage")
+    >>> round(float(half.uncertainty(X).uncertain.mean()), 1)
+    0.5
+    """
+
+    network: nn.Module | Callable[[], nn.Module] | None
+    recipe: Recipe | None
+    random_state: Any
+    fabric: Fabric | None
+    progress: bool
+    certain_above_: Threshold
+
+    @abstractmethod
+    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
+        """Give the network that is trained."""
+
+    @abstractmethod
+    def _loss(self, recipe: Recipe) -> Loss:
+        """Give the loss that is descended."""
+
+    @abstractmethod
+    def _logits(self, x: Tensor, draws: slice) -> Tensor:
+        """Give the logits of the draws with these numbers, (n, draw, class); the same at every call."""
+
+    # --- fitting -----------------------------------------------------------------------------------------------------
+
+    @whole_or_not_at_all
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        classes: ArrayLike | None = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Any:
+        """Train the network.
+
+        Parameters
+        ----------
+        X, y
+            Inputs (n, ...) and labels of any kind; or a ``DataLoader`` of pairs, and no y.
+        classes
+            Labels in the order of the network's outputs; by default those in the data, sorted.
+        augment
+            Changes the inputs of a batch at random, such as shifts and flips of images do.
+        checkpoint
+            Directory for a state after every epoch; a run that was stopped goes on from there.
+        """
+        seed = seed_from(self.random_state)
+        recipe = Recipe() if self.recipe is None else self.recipe
+        batches, example = self._batches(X, y, classes, augment, recipe, seed)
+        with seeded(seed, "init"):
+            initial = self._initial(example)
+            network = self._made(initial, like_weights(initial, example[:_SOME]))
+        if isinstance(self.fabric, Fabric):
+            network = network.to(self.fabric.device)
+        self._check_outputs(network, example)
+        fabric = Fabric(accelerator="cpu", devices=1, precision="32-true") if self.fabric is None else self.fabric
+        training = NetworkTraining(network, self._loss(recipe), batches, recipe, seed, fabric, self._about())
+        with training_bar(self.progress) as advance:
+            train(training, fabric, checkpoint=None if checkpoint is None else Path(checkpoint), on_step=advance)
+        self._keep(network, training.losses_of_epochs, training.seconds, seed)
+        return self
+
+    def _keep(self, network: nn.Module, losses: list[float], seconds: float, seed: int) -> None:
+        self.network_, self.losses_, self.seconds_ = network, losses, seconds
+        self.seed_ = seed
+        self.uqc_level_, self.certain_above_ = UQC_LEVEL, CERTAIN_ABOVE
+
+    def _about(self) -> str:
+        """Describe what decides the training beside network, data, recipe and seed."""
+        return type(self).__name__
+
+    def _initial(self, example: Tensor) -> nn.Module:
+        """Give the user's network, a copy of it, or the default one for tables."""
+        if isinstance(self.network, nn.Module):
+            return copy.deepcopy(self.network)
+        if self.network is not None:
+            made = self.network()
+            if not isinstance(made, nn.Module):
+                raise GPSError(f"network must be an nn.Module or make one, it made a {type(made).__name__}")
+            return made
+        if example.dim() != 2:
+            raise GPSError(f"inputs of shape {tuple(example.shape[1:])} need a network of their own: pass network=...")
+        return default_network(example, len(self.classes_))
+
+    def _batches(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None,
+        augment: Callable[[Tensor], Tensor] | None,
+        recipe: Recipe,
+        seed: int,
+    ) -> tuple[Batches, Tensor]:
+        """Check the data, learn the classes, and give batches and some inputs as an example."""
+        if y is None and is_loader(X):
+            if augment is not None:
+                raise GPSError("augment is for arrays; let the dataset of your DataLoader augment")
+            with seeded(seed, "scan"):
+                return self._loader_batches(X, classes, seed)
+        x = self._inputs(X, reset=True)
+        labels = labels_of(y, len(x))
+        self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
+        return ArrayBatches(x, self._encoded(labels), recipe.batch_size, seed, augment), x
+
+    def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None, seed: int) -> tuple[Batches, Tensor]:
+        """Pass through a loader once: check it, learn its classes, count its batches."""
+        example, found = None, []
+        for number, item in enumerate(loader):
+            if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], Tensor):
+                raise GPSError("the DataLoader must yield pairs (inputs, labels) of tensors")
+            x, y = item
+            if not bool(torch.isfinite(x).all()):
+                raise GPSError(f"batch {number} of the DataLoader has NaN or infinite values in its inputs")
+            if example is None:
+                warn_of_lost_digits(x, None)
+                example = x.float()
+            found.append(labels_of(y, len(x)))
+        if example is None:
+            raise GPSError("the DataLoader yields nothing: check its dataset and batch size")
+        names, counts = np.unique(np.concatenate(found), return_counts=True)
+        self._set_classes(names if classes is None else np.asarray(classes))
+        self.input_shape_ = tuple(example.shape[1:])
+        self.n_features_in_ = int(np.prod(self.input_shape_))
+        n_batches = sum(len(labels) > 1 for labels in found)
+        batches = LoaderBatches(loader, lambda y: self._encoded(labels_of(y, len(y))), n_batches, tuple(counts), seed)
+        return batches, example
+
+    def _set_classes(self, classes: NDArray[Any]) -> None:
+        if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
+            raise GPSError(f"classes must be a list of different labels, got {classes.tolist()}")
+        if len(classes) < 2:
+            raise GPSError(f"y has one class only ({classes.tolist()[0]!r}); a classifier needs at least 2 classes")
+        self.classes_ = classes
+
+    def _encoded(self, labels: NDArray[Any]) -> Tensor:
+        """Give labels as numbers of classes."""
+        order = np.argsort(self.classes_)
+        try:
+            place = np.searchsorted(self.classes_, labels, sorter=order)
+        except TypeError:  # labels that cannot be compared with the classes are none of them
+            place = np.zeros(len(labels), dtype=np.intp)
+        number = order[np.minimum(place, len(order) - 1)]
+        strange = self.classes_[number] != labels
+        if strange.any():
+            row, known = int(strange.argmax()), self.classes_.tolist()
+            raise GPSError(f"label {labels.tolist()[row]!r} in row {row} is none of the classes {known}")
+        return torch.from_numpy(number.astype(np.int64))
+
+    def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
+        """Check inputs (n, ...), or those of a ``DataLoader``, and give them as a tensor of floats."""
+        if is_loader(X):
+            X = torch.cat([item[0] if isinstance(item, (tuple, list)) else item for item in X])
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        if not hasattr(X, "ndim"):
+            X = np.asarray(X)
+        if X.ndim <= 2:
+            table = X
+            X = validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
+            if reset:
+                warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
+        array = np.asarray(X)
+        if array.dtype.kind not in "biuf":
+            raise GPSError(f"X must hold numbers, got {array.dtype}")
+        if len(array) == 0:
+            raise GPSError("X holds no observations")
+        array = np.array(array, dtype=np.float32)  # a copy: the user's may be read-only
+        check_finite_rows("X", array.reshape(len(array), -1))
+        shape = array.shape[1:]
+        if reset:
+            self.input_shape_, self.n_features_in_ = shape, int(np.prod(shape))
+            if len(shape) > 1:
+                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a table
+        elif shape != self.input_shape_:
+            raise GPSError(f"an observation has shape {shape}, the network was trained on {self.input_shape_}")
+        return torch.from_numpy(array)
+
+    def _check_outputs(self, network: nn.Module, example: Tensor) -> None:
+        few = like_weights(network, example[:_FEW])
+        training = network.training
+        with torch.no_grad():
+            try:
+                output = network.eval()(few)
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise GPSError(f"the network fails on inputs of shape {tuple(few.shape)}: {error}") from error
+        network.train(training)
+        if not isinstance(output, Tensor) or output.shape not in (
+            (len(few), output.shape[-1]),
+            (len(few), 1, output.shape[-1]),
+        ):
+            raise GPSError("the network must give one row of class scores (logits) for each observation")
+        if output.shape[-1] != len(self.classes_):
+            raise GPSError(
+                f"the network has {output.shape[-1]} outputs for {len(self.classes_)} classes; they must be as many"
+            )
+
+    # --- draws and verdicts ------------------------------------------------------------------------------------------
+
+    def sample_proba(self, X: Any, n_draws: int = DEFAULT_DRAWS) -> NDArray[np.float32]:
+        """Give draws of the class probabilities, (n, draw, class); the same draws of Z for all observations."""
+        check_is_fitted(self)
+        n_draws = _checked_draws(self._most_draws(n_draws))
+        everything = slice(0, n_draws)
+        parts = self._in_chunks(self._inputs(X), n_draws, lambda _, part: self._probabilities(part, everything))
+        return np.concatenate(parts)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Give the mean probabilities over draws, (n, class)."""
+        check_is_fitted(self)
+        draws = self._most_draws(DEFAULT_DRAWS)
+
+        def mean(_: int, part: Tensor) -> Array:
+            return np.asarray(self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64))
+
+        return np.concatenate(self._in_chunks(self._inputs(X), draws, mean))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Give the most probable class, whatever the verdict."""
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[probabilities.argmax(1)])
+
+    def uncertainty(self, X: Any, n_draws: int = DEFAULT_DRAWS, *, error_rate: float | None = None) -> ClassUncertainty:
+        """Give verdicts and scores for every observation.
+
+        Parameters
+        ----------
+        X
+            Inputs (n, ...).
+        n_draws
+            Draws for each, at most.
+        error_rate
+            None takes all draws for all observations. A number stops early where a verdict is settled: one settled so
+            differs from that of infinitely many draws with at most this probability (:mod:`gpsuq.classify.sequential`).
+        """
+        check_is_fitted(self)
+        n_draws = _checked_draws(self._most_draws(n_draws))
+        x = self._inputs(X)
+        if error_rate is None or n_draws < 2:
+            everything = slice(0, n_draws)
+            return joined(
+                self._in_chunks(x, n_draws, lambda _, part: self._assessed(self._probabilities(part, everything)))
+            )
+        # Below one half several classes can pass at once, so that each has a part of the error rate.
+        threshold = float(np.min(self.certain_above_))
+        rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
+        test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate / rivals)
+        parts, order = [], []
+
+        def drawn_until_settled(start: int, part: Tensor) -> None:
+            waiting = np.arange(len(part))
+            samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
+            for look, draws in enumerate(draws_in_looks(test.looks)):
+                fresh = self._probabilities(part[torch.from_numpy(waiting)], draws)
+                samples = np.concatenate([samples, fresh], 1)
+                done = test.settled(look, self._below(samples))
+                if done.any():
+                    parts.append(self._assessed(samples[done]))
+                    order.append(start + waiting[done])
+                waiting, samples = waiting[~done], samples[~done]
+                if len(waiting) == 0:
+                    break
+
+        self._in_chunks(x, test.looks[0], drawn_until_settled)
+        return joined(parts, np.concatenate(order))
+
+    def _in_chunks(self, x: Tensor, n_draws: int, function: Callable[[int, Tensor], T]) -> list[T]:
+        """Call a function with the number of the first and the observations of every part that is passed at once."""
+        size = min(_IMAGES, max(1, _ROWS // n_draws))
+        results = []
+        with counting_bar(self.progress and len(x) > size, "drawing", len(x)) as advance:
+            for start in range(0, len(x), size):
+                results.append(function(start, x[start : start + size]))
+                advance(min(len(x), start + size))
+        return results
+
+    def _below(self, samples: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Count the draws (n, draw, class) in which the class that a verdict is about does not exceed its threshold."""
+        # In double precision, as the verdict is.
+        counts = (samples <= np.asarray(self.certain_above_, dtype=np.float64)).sum(1)
+        if np.ndim(self.certain_above_) == 0:
+            return np.asarray(counts.min(1))
+        best = np.quantile(samples, self.uqc_level_, axis=1).argmax(1)
+        return np.asarray(counts[np.arange(len(best)), best])
+
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        target: float,
+        of: Literal["error", "coverage"] = "error",
+        by_class: bool = False,
+    ) -> Any:
+        """Set the threshold of the verdict by validation data that the network was not trained on.
+
+        Parameters
+        ----------
+        X, y
+            Inputs and labels.
+        target
+            ``of="error"``: certain observations are wrong with probability at most ``target``, with 90% confidence
+            (:mod:`gpsuq.classify.thresholds`); ``of="coverage"``: a share ``target`` is to be certain.
+        by_class
+            Whether each class has a threshold of its own, by the observations that it is the best class of: the target
+            then holds for every one of them. With one threshold for all, a class that is easily recognised has hardly
+            an Uncertain verdict, and strangers that resemble it pass.
+        """
+        if of not in ("error", "coverage"):
+            raise GPSError(f'of must be "error" or "coverage", got {of!r}')
+        verdicts = self.uncertainty(X)
+        best = verdicts.uqc.max(1)
+
+        def threshold(rows: Flags) -> float:
+            if of == "coverage":
+                return threshold_for_coverage(best[rows], target)
+            return threshold_for_error(best[rows], self._wrong(verdicts, y)[rows], target)
+
+        self.certain_above_ = (
+            thresholds_by_class(verdicts.uqc, threshold, self.classes_)
+            if by_class
+            else threshold(np.ones(len(best), dtype=bool))
+        )
+        return self
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the classifier into a directory that :func:`gpsuq.load` reads.
+
+        Nothing in it is code: a network of your own has to be passed again, ``gpsuq.load(path, network=...)``.
+        """
+        return save(self, path, force=force)
+
+    def encoded(self, y: Any) -> NDArray[np.int64]:
+        """Return labels as numbers of classes, in the order of ``classes_``: what ``classify.decisions`` takes."""
+        check_is_fitted(self)
+        result: NDArray[np.int64] = self._encoded(labels_of(y, len(y))).numpy()
+        return result
+
+    def _wrong(self, verdicts: ClassUncertainty, y: Any) -> NDArray[np.bool_]:
+        labels = self._encoded(labels_of(y, len(verdicts))).numpy()
+        return np.asarray(verdicts.mean.argmax(1) != labels)
+
+    def _assessed(self, samples: NDArray[np.float32]) -> ClassUncertainty:
+        return assess(samples, classes=self.classes_, uqc_level=self.uqc_level_, certain_above=self.certain_above_)
+
+    def _most_draws(self, n_draws: int) -> int:
+        """Give the number of draws that there are, where it is limited."""
+        return n_draws
+
+    def _probabilities(self, x: Tensor, draws: slice) -> NDArray[np.float32]:
+        """Give the class probabilities of some draws, as many of them at once as memory should hold."""
+        step = max(1, _ROWS // len(x))
+        with torch.no_grad():
+            parts = [
+                torch.softmax(self._logits(x, slice(start, min(start + step, draws.stop))).float(), -1).cpu()
+                for start in range(draws.start, draws.stop, step)
+            ]
+        result: NDArray[np.float32] = torch.cat(parts, 1).numpy()
+        return result
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.non_deterministic = False
+        return tags
+
+
+def _checked_draws(n_draws: int) -> int:
+    if not isinstance(n_draws, numbers.Integral) or n_draws < 1:
+        raise GPSError(f"n_draws must be a positive integer, got {n_draws!r}")
+    return int(n_draws)
+
+
+def like_weights(network: nn.Module, x: Tensor) -> Tensor:
+    """Give inputs the device and floating-point type of the network's weights."""
+    weight = next(network.parameters(), None)
+    return x if weight is None else x.to(weight.device, weight.dtype)

@@ -1,0 +1,398 @@
+"""The report of a network classifier: how good its verdicts are, and a gallery of what it is sure and unsure of."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gpsuq.classify.decisions import (
+    ClassUncertainty,
+    Reliability,
+    brier,
+    log_loss,
+    reliability,
+    risk_coverage,
+    selective_error,
+    threshold_in_words,
+    wrong,
+)
+from gpsuq.classify.network import NetworkClassifier
+from gpsuq.classify.plots import reliability_curves, risk_coverage_curves
+from gpsuq.core.noise import NoisyNetwork
+from gpsuq.engine.recipes import Recipe
+from gpsuq.errors import GPSError
+from gpsuq.plots.training import training_curve
+from gpsuq.reports.blocks import MOST_PARAMETERS, column_table, row_names
+from gpsuq.reports.checks import damage_told, frame_as_json, frame_from_json, read_checks
+from gpsuq.reports.page import Block, Gallery, Page, Picture, Section, Table, Text, data_address, settings_table
+from gpsuq.tables.reading import check_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_ITEMS = 400
+CLASSIFIER_PARTS = ("n", "target", "uncertain", "by_class", "quality", "gallery", "labels", "columns")
+NEEDS_ROWS = True
+IN_PYTHON = "classifier_page(gpsuq.load(path, network=...), X, y)"
+_RANKINGS = {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}
+_COVERAGES = np.round(np.linspace(0.5, 1.0, 101), 3)
+_MANY_UNCERTAIN = 0.2
+_POOR_CALIBRATION = 0.05
+_LAST_PART = 5  # of as many parts of the training
+_STILL_FALLING = 0.05  # of all that the loss fell by, in the last part
+
+
+def classifier_page(
+    model: NetworkClassifier,
+    X: Any,
+    y: Any = None,
+    *,
+    images: NDArray[np.generic] | None = None,
+    title: str | None = None,
+    verdicts: ClassUncertainty | None = None,
+) -> Page:
+    """Give the report of a classifier on inputs that it was not trained on.
+
+    Parameters
+    ----------
+    model
+        A fitted :class:`gpsuq.GPSClassifier`, or one of its opponents.
+    X, y
+        Inputs, and their labels where they are known: without them there is nothing to say about errors.
+    images
+        What to show of the inputs, (n, channel, row, column) of bytes or of numbers from 0 to 1; X itself, where it has
+        that shape.
+    title
+        Heading of the page; None names the labels, where they have a name.
+    verdicts
+        ``model.uncertainty(X)``, where that was computed already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from gpsuq import GPSClassifier, Recipe
+    >>> from gpsuq.classify.report import classifier_page
+    >>> from gpsuq.reports.page import write_page
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> y = np.where(X[:, 0] > 0, "right", "left")
+    >>> model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X[:80], y[:80])
+    >>> page = classifier_page(model, X[80:], y[80:])
+    >>> [section.title for section in page.sections]
+    ['Gallery', 'Verdicts', 'Quality', 'Data', 'What was fitted', 'How to read this']
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page(page, Path(folder, "report.html")).name
+    'report.html'
+    """
+    return checked_classifier_page(model, classifier_checks(model, X, y, images=images, verdicts=verdicts), title=title)
+
+
+def saved_page(model: NetworkClassifier | NoisyNetwork, directory: Path, *, progress: bool) -> Page | None:
+    """Return the report of a saved classifier by what was kept about its rows; None where nothing was."""
+    checks = read_checks(directory, CLASSIFIER_PARTS) if isinstance(model, NetworkClassifier) else None
+    if checks is None or not isinstance(model, NetworkClassifier):
+        return None
+    with damage_told(directory):
+        return checked_classifier_page(model, checks)
+
+
+def judged_page(model: NetworkClassifier, X: pd.DataFrame, y: pd.Series | None) -> Page:
+    """Return the report of a saved classifier on the rows of a file."""
+    if y is not None:
+        check_labels(y, model.classes_)
+    return classifier_page(model, X, y)
+
+
+def classifier_checks(
+    model: NetworkClassifier,
+    X: Any,
+    y: Any = None,
+    *,
+    images: NDArray[np.generic] | None = None,
+    verdicts: ClassUncertainty | None = None,
+) -> dict[str, Any]:
+    """Judge observations: everything that a report says about them, as JSON holds it."""
+    verdicts = model.uncertainty(X) if verdicts is None else verdicts
+    labels = None if y is None else model.encoded(y)
+    name = getattr(y, "name", None)
+    return {
+        "n": len(verdicts),
+        "target": None if name is None else str(name),
+        "uncertain": float(verdicts.uncertain.mean()),
+        "by_class": frame_as_json(_by_class(verdicts, labels)),
+        "quality": None if labels is None else _quality(verdicts, labels),
+        "gallery": _gallery(model, verdicts, labels, _titles(X, len(verdicts)), _pictures(X, images)),
+        "labels": None if labels is None else np.bincount(labels, minlength=len(verdicts.classes)).tolist(),
+        "columns": _columns(model, X),
+    }
+
+
+def checked_classifier_page(model: NetworkClassifier, checks: Mapping[str, Any], *, title: str | None = None) -> Page:
+    """Give the report of a classifier from what :func:`classifier_checks` said about observations."""
+    n, share, quality, target = checks["n"], checks["uncertain"], checks["quality"], checks["target"]
+    facts = [("observations", f"{n:,}"), ("Uncertain", f"{share:.1%}")]
+    lead = f"{n:,} observations were judged; {share:.1%} are Uncertain."
+    if quality is not None:
+        certain = quality["certain_error"]
+        shown = "none is certain" if certain is None else f"{certain:.2%}"
+        facts += [("error", f"{quality['error']:.2%}"), ("error where certain", shown)]
+        lead += f" {quality['error']:.2%} of all predictions are wrong"
+        lead += "." if certain is None else f", {shown} of those that are certain."
+    sections = [
+        Section("Gallery", _gallery_blocks(checks)),
+        Section("Verdicts", _verdict_blocks(checks)),
+        *([] if quality is None else [Section("Quality", _quality_blocks(quality))]),
+        Section("Data", _data_blocks(model, checks)),
+        Section("What was fitted", _fit_blocks(model)),
+        Section("How to read this", [Text(text) for text in _READING]),
+    ]
+    usual = "A classifier that says when it is uncertain" if target is None else f"Classes of {target}"
+    return Page(usual if title is None else title, lead, sections, facts)
+
+
+_READING = (
+    "Every observation has a distribution of class probabilities, one vector for each draw of the noise. t_h is the 5% "
+    "quantile of class h's probability: the observation is certain where some t_h is above the threshold, in other "
+    "words where a class has a probability above it in 95% of the draws.",
+    "The score that a network is trained by sees the mean probability only. How far draws spread around it comes from "
+    "where the noise enters and how the network was trained: it ranks observations by how far they can be trusted, and "
+    "is no posterior over networks.",
+)
+
+
+def _verdict_blocks(checks: Mapping[str, Any]) -> list[Block]:
+    by_class = frame_from_json(checks["by_class"]).rename_axis("predicted class")
+    blocks: list[Block] = [Table(by_class, "By predicted class")]
+    share = checks["uncertain"]
+    if share > _MANY_UNCERTAIN:
+        blocks.append(
+            Text(
+                f"{share:.0%} of the observations are Uncertain. Train longer, or set the threshold by validation "
+                "data: calibrate(X_val, y_val, target=0.9, of='coverage').",
+                "advice",
+            )
+        )
+    return blocks
+
+
+def _quality(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> dict[str, Any]:
+    errors = wrong(verdicts.mean, labels)
+    found = selective_error(verdicts.mean, labels, verdicts.uncertain)
+    diagram = reliability(verdicts.mean, labels)
+    curves = {shown: risk_coverage(verdicts.scores[name], errors) for name, shown in _RANKINGS.items()}
+    return {
+        "error": found.full,
+        "certain_error": None if verdicts.uncertain.all() else found.certain,
+        "values": {
+            "log loss": log_loss(verdicts.mean, labels),
+            "Brier score": brier(verdicts.mean, labels),
+            "expected calibration error": diagram.error,
+            **{f"area under risk-coverage, {shown}": curve.area for shown, curve in curves.items()},
+        },
+        "risk": {shown: [curve.at(float(coverage)) for coverage in _COVERAGES] for shown, curve in curves.items()},
+        "reliability": {name: values.tolist() for name, values in asdict(diagram).items()},
+    }
+
+
+def _quality_blocks(quality: Mapping[str, Any]) -> list[Block]:
+    diagram = Reliability(**{name: np.asarray(values) for name, values in quality["reliability"].items()})
+    blocks: list[Block] = [
+        Table(pd.DataFrame({"value": quality["values"]}), "Quality of the probabilities, lower is better"),
+        Picture(
+            risk_coverage_curves(_COVERAGES.tolist(), quality["risk"]),
+            "Error among the observations kept, against the share that is kept",
+            "What is wrong among the most certain observations, as more of them are kept.",
+        ),
+        Picture(
+            reliability_curves({"this classifier": diagram}),
+            "Share of right predictions against the probability of the predicted class",
+            "On the diagonal, a stated probability is how often the prediction is right.",
+        ),
+    ]
+    if diagram.error > _POOR_CALIBRATION:
+        blocks.append(
+            Text(
+                f"Stated probabilities are off by {diagram.error:.1%} on average. Judge by ranks, or set the threshold "
+                "by validation data with calibrate.",
+                "advice",
+            )
+        )
+    return blocks
+
+
+def _by_class(verdicts: ClassUncertainty, labels: NDArray[np.int64] | None) -> pd.DataFrame:
+    frame = pd.DataFrame({"class": verdicts.prediction.astype(str), "Uncertain": verdicts.uncertain})
+    grouped = frame.groupby("class", sort=False)["Uncertain"]
+    columns = {"observations": grouped.size(), "Uncertain, %": (100 * grouped.mean()).round(2)}
+    if labels is not None:
+        frame["wrong"] = wrong(verdicts.mean, labels)
+        columns["wrong, %"] = (100 * frame.groupby("class", sort=False)["wrong"].mean()).round(2)
+        certain = frame[~frame["Uncertain"]].groupby("class", sort=False)["wrong"].mean()
+        columns["wrong where certain, %"] = (100 * certain).round(2)
+    names = [name for name in map(str, verdicts.classes) if name in set(frame["class"])]
+    return pd.DataFrame(columns).loc[names]
+
+
+def _gallery(
+    model: NetworkClassifier,
+    verdicts: ClassUncertainty,
+    labels: NDArray[np.int64] | None,
+    titles: Sequence[str],
+    pictures: NDArray[np.uint8] | None,
+) -> dict[str, Any]:
+    """Give the observations that are shown one by one, and what their boxplots need."""
+    errors = np.zeros(len(verdicts), dtype=bool) if labels is None else wrong(verdicts.mean, labels)
+    chosen = chosen_items(verdicts, errors)
+    names = [str(name) for name in verdicts.classes]
+    boxes = np.stack([*(verdicts.quantiles[level] for level in verdicts.quantiles), verdicts.uqc], -1)
+    items = [
+        {
+            "title": titles[row],
+            "image": None if pictures is None else thumbnail(pictures[row]),
+            "label": None if labels is None else names[labels[row]],
+            "prediction": names[int(verdicts.mean[row].argmax())],
+            "uncertain": bool(verdicts.uncertain[row]),
+            "wrong": bool(errors[row]),
+            "scores": {name.replace("_", " "): float(f"{score[row]:.4g}") for name, score in _ordered(verdicts)},
+            "boxes": np.round(boxes[row], 4).tolist(),
+        }
+        for row in chosen
+    ]
+    return {
+        "classes": names,
+        "items": items,
+        "levels": [f"{level:.0%}" for level in verdicts.quantiles],
+        "certain_above": np.broadcast_to(model.certain_above_, len(names)).tolist(),
+    }
+
+
+def _titles(X: Any, n: int) -> list[str]:
+    """Name the rows of a table as it does, and other observations by their place; both count from 1."""
+    if isinstance(X, pd.DataFrame):
+        return [f"row {name}" for name in row_names(X.index)]
+    return [f"observation {number}" for number in range(1, n + 1)]
+
+
+def _gallery_blocks(checks: Mapping[str, Any]) -> list[Block]:
+    held, n = checks["gallery"], checks["n"]
+    lists = {name: list(held[name]) for name in ("classes", "items", "levels")}
+    # Checks that were written before classes had thresholds of their own hold one number.
+    thresholds = np.broadcast_to(np.asarray(held["certain_above"], dtype=np.float64), len(lists["classes"]))
+    gallery = Gallery(**lists, certain_above=thresholds.tolist())
+    text = "Click on an observation, or press Enter on it, to see the distribution of its class probabilities."
+    if len(gallery.items) < n:
+        text += f" {len(gallery.items)} of {n:,} are here: wrong ones, Uncertain ones, and others at random."
+    return [Text(text), gallery]
+
+
+def _ordered(verdicts: ClassUncertainty) -> list[tuple[str, NDArray[np.float64]]]:
+    """Give the scores, the verdict's own first."""
+    return sorted(verdicts.scores.items(), key=lambda pair: pair[0] != "uqc_shortfall")
+
+
+def chosen_items(verdicts: ClassUncertainty, errors: NDArray[np.bool_], most: int = MOST_ITEMS) -> NDArray[np.int64]:
+    """Choose what a gallery shows: wrong and Uncertain observations first, the others at random; at most so many."""
+    rng = np.random.default_rng(0)
+    strange = np.flatnonzero(errors | verdicts.uncertain)
+    plain = np.flatnonzero(~(errors | verdicts.uncertain))
+    room = most - min(len(strange), most // 2 if len(plain) >= most // 2 else most - len(plain))
+    some = rng.permutation(plain)[:room]
+    return np.sort(np.concatenate([rng.permutation(strange)[: most - len(some)], some]))
+
+
+def _pictures(X: Any, images: NDArray[np.generic] | None) -> NDArray[np.uint8] | None:
+    found = np.asarray(X) if images is None and hasattr(X, "shape") else images
+    if found is None or found.ndim != 4 or found.shape[1] not in (1, 3):
+        if images is not None:
+            raise GPSError(f"images must have shape (n, 1 or 3, row, column), got {np.shape(images)}")
+        return None
+    if found.dtype == np.uint8:
+        return found.astype(np.uint8, copy=False)
+    if float(found.min()) < 0.0 or float(found.max()) > 1.0:
+        return None  # standardised or otherwise no picture
+    return np.rint(found.astype(np.float64) * 255.0).astype(np.uint8)
+
+
+def thumbnail(image: NDArray[np.uint8]) -> str:
+    """Give an image (channel, row, column) as an address that holds it; one channel is ink on paper."""
+    from PIL import Image
+
+    pixels = 255 - image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG", optimize=True)
+    return data_address(buffer.getvalue(), "image/png")
+
+
+def _columns(model: NetworkClassifier, X: Any) -> dict[str, Any] | None:
+    """Describe the columns of a table; other inputs have none, and very many say nothing."""
+    if np.ndim(X) != 2 or np.shape(X)[1] > MOST_PARAMETERS:
+        return None
+    names = getattr(model, "feature_names_in_", None)
+    shown = [f"x{number}" for number in range(np.shape(X)[1])] if names is None else [str(name) for name in names]
+    return frame_as_json(column_table(pd.DataFrame(np.asarray(X, dtype=np.float64), columns=shown)))
+
+
+def _data_blocks(model: NetworkClassifier, checks: Mapping[str, Any]) -> list[Block]:
+    shape = " x ".join(map(str, model.input_shape_))
+    labels, classes = checks["labels"], checks["gallery"]["classes"]
+    rows = {
+        "observations judged": f"{checks['n']:,}",
+        "numbers in an observation": shape,
+        "labels": "not given" if labels is None else "known",
+    }
+    blocks: list[Block] = [Table(pd.DataFrame({"value": rows}), "What was judged")]
+    if labels is not None:
+        counts = pd.DataFrame({"observations": labels}, index=classes).rename_axis("label")
+        blocks.append(Table(counts, "How many observations each class has"))
+    if checks["columns"] is not None:
+        blocks.append(Table(frame_from_json(checks["columns"]).rename_axis("column"), "Inputs"))
+    return blocks
+
+
+def training_advice(losses: Sequence[float]) -> str | None:
+    """Say what the mean losses of the epochs ask for, if anything.
+
+    >>> from gpsuq.classify.report import training_advice
+    >>> training_advice([0.9, 0.6, 0.3])[:27]
+    'The loss was still falling '
+    >>> training_advice([0.9, 0.3, 0.21, 0.2, 0.2]) is None
+    True
+    """
+    if len(losses) < 2:
+        return None
+    gained = losses[0] - losses[-1]
+    if gained <= 0:
+        return "The loss ended above where it started: lower the learning rate, Recipe(learning_rate=...)."
+    last = losses[-1 - max(1, len(losses) // _LAST_PART)] - losses[-1]
+    if last <= _STILL_FALLING * gained:
+        return None
+    return (
+        f"The loss was still falling when training ended: train longer, Recipe(epochs=...); there were {len(losses)} "
+        "epochs (--epochs)."
+    )
+
+
+def _fit_blocks(model: NetworkClassifier) -> list[Block]:
+    recipe = model.recipe or Recipe()
+    params = {name: value for name, value in model.get_params(deep=False).items() if name not in ("network", "recipe")}
+    table = settings_table(
+        {"type": type(model).__name__} | params | asdict(recipe),
+        seed=model.seed_,
+        weights=f"{sum(parameter.numel() for parameter in model.network_.parameters()):,}",
+        training_seconds=f"{model.seconds_:.1f}",
+        certain_above=threshold_in_words(model.certain_above_),
+    )
+    blocks: list[Block] = [Table(table, "Settings")]
+    losses: Sequence[float] = model.losses_
+    if len(losses) > 1:
+        blocks.append(Picture(training_curve(losses), "Mean loss of every epoch", "Training loss."))
+    advice = training_advice(losses)
+    return blocks if advice is None else [*blocks, Text(advice, "advice")]

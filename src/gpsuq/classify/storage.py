@@ -1,0 +1,165 @@
+"""Fitted network classifiers as words and numbers, and back; a user's own network is code, and comes from the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from gpsuq.classify.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
+from gpsuq.classify.decisions import Threshold, written_threshold
+from gpsuq.classify.estimator import GPSClassifier
+from gpsuq.classify.network import NetworkClassifier
+from gpsuq.core.noise import NoisyNetwork, with_noise
+from gpsuq.engine.recipes import Recipe
+from gpsuq.errors import GPSError, MissingCodeError
+from gpsuq.files import module_tensors, under
+from gpsuq.storage import feature_names, your_code
+
+CLASSIFIERS: dict[str, type[NetworkClassifier]] = {
+    cls.__name__: cls for cls in (GPSClassifier, PlainClassifier, DropoutClassifier, EnsembleClassifier)
+}
+_FITTED = ("uqc_level_", "certain_above_", "seed_", "losses_", "seconds_", "n_features_in_")
+_PREFIX = "network/"
+
+Network = nn.Module | Callable[[], nn.Module]
+
+
+def describe(model: NetworkClassifier | NoisyNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what is needed to build a classifier or a network again, with the user's code at hand."""
+    return _describe_network(model) if isinstance(model, NoisyNetwork) else _describe_classifier(model)
+
+
+def restore(
+    config: dict[str, Any], tensors: dict[str, Tensor], *, network: Network | None = None
+) -> NetworkClassifier | NoisyNetwork:
+    """Build what was described; ``network`` is the user's own, or a function that makes it."""
+    if config["type"] == NoisyNetwork.__name__:
+        return _restore_network(config, tensors, network)
+    return _restore_classifier(config, tensors, network)
+
+
+def _describe_classifier(estimator: NetworkClassifier) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    params = estimator.get_params(deep=False)
+    own = params.pop("network") is not None
+    params.pop("fabric")
+    recipe = params["recipe"]
+    names = getattr(estimator, "feature_names_in_", None)
+    config: dict[str, Any] = {
+        "params": params | {"recipe": None if recipe is None else asdict(recipe), "random_state": estimator.seed_},
+        "own_network": own,
+        "network": repr(estimator.network_),
+        "classes": _written_classes(estimator.classes_),
+        "input_shape": list(estimator.input_shape_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "fitted": {name: getattr(estimator, name) for name in _FITTED}
+        | {"certain_above_": written_threshold(estimator.certain_above_)},
+    }
+    if isinstance(estimator, GPSClassifier):
+        path = estimator.spread_path_
+        config |= {
+            "layers": list(estimator.network_.layers),
+            "noise_dims": estimator.network_.noise_dims,
+            "spread_weight": estimator.spread_weight_,
+            "spread_path": None if path is None else path.reset_index().to_dict("list"),
+        }
+    return config, module_tensors(estimator.network_, _PREFIX)
+
+
+def _restore_classifier(
+    config: dict[str, Any], tensors: dict[str, Tensor], network: Network | None
+) -> NetworkClassifier:
+    cls = CLASSIFIERS[config["type"]]
+    params = dict(config["params"])
+    recipe = params["recipe"]
+    params["recipe"] = None if recipe is None else Recipe(**recipe)
+    estimator = cls(network=network if config["own_network"] else None, **params)
+    estimator.classes_ = _read_classes(config["classes"])
+    estimator.input_shape_ = tuple(int(size) for size in config["input_shape"])
+    for name in _FITTED:
+        setattr(estimator, name, config["fitted"][name])
+    estimator.certain_above_ = _read_threshold(estimator.certain_above_, len(estimator.classes_))
+    if (names := feature_names(config, estimator.n_features_in_)) is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    if isinstance(estimator, GPSClassifier):
+        path = config["spread_path"]
+        estimator.spread_weight_ = config["spread_weight"]
+        estimator.spread_path_ = None if path is None else pd.DataFrame(path).set_index("spread_weight")
+    with your_code("network", config["network"]) if config["own_network"] else nullcontext():
+        estimator.network_ = _loaded(_built(estimator, config), tensors)
+    return estimator
+
+
+def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
+    """Make a network like the one that was saved; its weights are still those of a new one."""
+    if config["own_network"] and estimator.network is None:
+        raise MissingCodeError(_asking("network", config["network"]))
+    example = torch.zeros(2, *estimator.input_shape_)
+    if isinstance(estimator, EnsembleClassifier):
+        return nn.ModuleList(estimator._initial(example) for _ in range(estimator.n_members))
+    initial = estimator._initial(example)
+    if isinstance(estimator, GPSClassifier):
+        return _noisy(initial, config)
+    return estimator._made(initial, example)
+
+
+def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
+    if isinstance(module, NoisyNetwork):
+        return module
+    return with_noise(module, dict(zip(config["layers"], config["noise_dims"], strict=True)))
+
+
+def _describe_network(network: NoisyNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    return (
+        {"layers": list(network.layers), "noise_dims": network.noise_dims, "network": repr(network.module)},
+        module_tensors(network, _PREFIX),
+    )
+
+
+def _restore_network(config: dict[str, Any], tensors: dict[str, Tensor], network: Network | None) -> NoisyNetwork:
+    if network is None:
+        raise MissingCodeError(_asking("network", config["network"]))
+    with your_code("network", config["network"]):
+        module = network if isinstance(network, nn.Module) else network()
+        return _loaded(_noisy(module, config), tensors)  # type: ignore[return-value]
+
+
+def _asking(what: str, description: str) -> str:
+    first = description.splitlines()[0].rstrip("(")
+    return (
+        f"this model holds your own {what} ({first}), and a saved model holds no code: pass it, as in "
+        f"gpsuq.load(path, {what}=...), the same class or function that it was trained with"
+    )
+
+
+def _loaded(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
+    network.load_state_dict(under(tensors, _PREFIX))
+    return network.eval()
+
+
+def _read_threshold(written: Any, n_classes: int) -> Threshold:
+    thresholds = np.array(written, dtype=np.float64)
+    if thresholds.shape not in ((), (n_classes,)) or not np.isfinite(thresholds).all():
+        raise ValueError(f"certain_above_ must be one number or {n_classes}, got {written!r}")
+    return float(thresholds) if thresholds.ndim == 0 else thresholds
+
+
+def _written_classes(classes: np.ndarray[Any, Any]) -> dict[str, Any]:
+    if classes.dtype.kind not in "biufUO" or (
+        classes.dtype.kind == "O" and not all(isinstance(label, str) for label in classes)
+    ):
+        raise GPSError(f"labels of type {classes.dtype} cannot be saved; use strings or numbers")
+    return {"type": "object" if classes.dtype.kind == "O" else str(classes.dtype), "labels": classes.tolist()}
+
+
+def _read_classes(written: dict[str, Any]) -> np.ndarray[Any, Any]:
+    kind = object if written["type"] == "object" else np.dtype(written["type"])
+    if kind is not object and np.dtype(kind).kind not in "biufU":
+        raise ValueError(f"labels of type {written['type']}")
+    return np.array(written["labels"], dtype=kind)

@@ -1,0 +1,1 @@
+"""Mathematics: no files, no training, no printing."""

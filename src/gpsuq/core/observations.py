@@ -1,0 +1,295 @@
+"""Observations: checked once, kept as tensors, handed out as batches whose shapes line up with draws and chains."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gpsuq.core.parameters import DataScale
+from gpsuq.errors import GPSError, GPSWarning
+
+_NAMED_ROWS = 5
+_SCALE_ROWS = 1 << 16
+_DIGITS_ROWS = 1 << 12  # tell a spread well enough
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some observations with the shapes that models and kernels expect.
+
+    Attributes
+    ----------
+    y
+        Responses, ``(1, n, 1, *event)``.
+    x
+        Covariates, ``(1, n, 1, *one_x)``, or None.
+    mask
+        True where a coordinate of ``y`` was observed, with its shape; None where all were.
+
+    Examples
+    --------
+    The dimensions of size 1 are those of chains and draws, so that ``y`` broadcasts against a predictive:
+
+    >>> from gpsuq.core.observations import observations
+    >>> batch = observations([[0.5, 1.0], [1.5, 2.0], [2.5, 3.0]], [1.0, 2.0, 4.0]).rows()
+    >>> len(batch), tuple(batch.y.shape), tuple(batch.x.shape), batch.mask
+    (3, (1, 3, 1), (1, 3, 1, 2), None)
+    """
+
+    y: Tensor
+    x: Tensor | None = None
+    mask: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.y.shape[1]
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Batch:
+        """Move to a device and floating-point type."""
+        x = None if self.x is None else self.x.to(device, dtype)
+        mask = None if self.mask is None else self.mask.to(device)
+        return Batch(self.y.to(device, dtype), x, mask)
+
+
+def aligned(tensor: Tensor) -> Tensor:
+    """Give rows (n, *rest) the shape (1, n, 1, *rest) that broadcasts against (chain, observation, draw, ...)."""
+    return tensor[None, :, None]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """n checked observations: ``y`` (n, *event), ``x`` (n, *one_x) or None, ``mask`` like ``y``, ``weight`` (n,)."""
+
+    y: Tensor
+    x: Tensor | None = None
+    mask: Tensor | None = None
+    weight: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of columns of X (its last dimension), None without covariates."""
+        return None if self.x is None else self.x.shape[-1]
+
+    def rows(self, index: Tensor | slice = slice(None)) -> Batch:
+        """Give the batch of the rows in ``index``."""
+        x, mask = (None if t is None else aligned(t[index]) for t in (self.x, self.mask))
+        return Batch(aligned(self.y[index]), x, mask)
+
+    def scale(self) -> DataScale:
+        """Centre and scale of the data, computed in float64: medians for y, which may hold outliers."""
+        y_center, y_scale = _robust_center_and_scale(self.y, self.mask)
+        if self.x is None:
+            return DataScale(y_center, y_scale)
+        x = self.x.flatten(0, -2)
+        if self.mask is not None and self.mask.dim() == self.x.dim() - 1:
+            x = x[self.mask.flatten()]  # rows that only pad a group say nothing about scale
+        x = x[:: -(-len(x) // _SCALE_ROWS)].double()  # a scale needs no more rows, and memory stays bounded
+        center, spread = x.mean(0), x.std(0, correction=0)
+        size = x.abs().amax(0)
+        flat = spread <= 1e-7 * size
+        spread = torch.where(flat, torch.where(size > 0, size, 1.0), spread)
+        return DataScale(y_center, y_scale, center.to(self.x.dtype), spread.to(self.x.dtype), self.x[0].numel())
+
+
+def observations(
+    x: Any, y: Any, *, mask: Any = None, weight: Any = None, dtype: torch.dtype = torch.float32
+) -> Observations:
+    """Check and convert what a user gave: arrays, tensors, DataFrames, or lists of arrays for ragged groups."""
+    if _is_ragged(y):
+        if mask is not None:
+            raise GPSError("give either groups of different lengths or a padded array with a mask, not both")
+        x, y, mask = _pad(x, y)
+    y_tensor = _tensor("y", y, dtype)
+    mask_tensor = _mask(mask, y_tensor)
+    _check_finite("y", y_tensor, mask_tensor)
+    if y_tensor.dtype == torch.float32 and y_tensor.dim() == 1 and lost_digits(y):
+        warnings.warn(
+            "y varies little around a large value, and float32 keeps only seven digits: subtract a constant from y, or "
+            'pass fabric=Fabric(precision="64-true")',
+            GPSWarning,
+            stacklevel=3,
+        )
+    if mask_tensor is not None:
+        y_tensor = torch.where(mask_tensor, y_tensor, torch.zeros_like(y_tensor))
+    x_tensor = None
+    if x is not None:
+        x_tensor = _tensor("X", x, dtype)
+        if x_tensor.dim() == 1:
+            raise GPSError("X must have at least two dimensions (rows, columns); use X.reshape(-1, 1) for one column")
+        if len(x_tensor) != len(y_tensor):
+            raise GPSError(f"X has {len(x_tensor)} rows but y has {len(y_tensor)}")
+        per_measure = mask_tensor is not None and x_tensor.shape[:-1] == mask_tensor.shape
+        measures = mask_tensor.unsqueeze(-1).expand_as(x_tensor) if per_measure and mask_tensor is not None else None
+        _check_finite("X", x_tensor, measures)
+        if measures is not None:
+            x_tensor = torch.where(measures, x_tensor, torch.zeros_like(x_tensor))
+    return Observations(y_tensor, x_tensor, mask_tensor, checked_weight("weight", weight, len(y_tensor), dtype))
+
+
+def _is_ragged(y: Any) -> bool:
+    if not isinstance(y, list | tuple) or not y:
+        return False
+    if not all(isinstance(item, np.ndarray | Tensor | list | tuple) for item in y):
+        return False
+    return len({np.shape(item) for item in y}) > 1
+
+
+def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Pad groups of different lengths with zeros and say by a mask what was observed."""
+    lengths = [len(item) for item in y]
+    padded_y = _padded(y, lengths)
+    mask = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
+    mask = np.broadcast_to(mask.reshape(*mask.shape, *(1,) * (padded_y.ndim - 2)), padded_y.shape)
+    if x is None:
+        return None, padded_y, mask
+    if len(x) != len(y):
+        raise GPSError(f"X has {len(x)} groups but y has {len(y)}")
+    if all(np.ndim(item) == 1 for item in x) and len({len(item) for item in x}) == 1:
+        return x, padded_y, mask  # covariates of the subject, not of its single measures
+    for group, (length, item) in enumerate(zip(lengths, x, strict=True)):
+        if len(item) != length:
+            raise GPSError(f"group {group}: X has {len(item)} rows but y has {length}")
+    return _padded(x, lengths), padded_y, mask
+
+
+def _padded(items: Sequence[Any], lengths: Sequence[int]) -> np.ndarray:
+    try:
+        arrays = [np.asarray(item, dtype=np.float64) for item in items]
+    except (TypeError, ValueError) as error:
+        raise GPSError(f"groups must hold numbers: {error}") from error
+    result = np.zeros((len(arrays), max(lengths), *arrays[0].shape[1:]))
+    for row, array in zip(result, arrays, strict=True):
+        row[: len(array)] = array
+    return result
+
+
+def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:
+    if isinstance(values, Tensor):
+        tensor = values.detach()
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise GPSError(f"{name} must hold numbers, got {array.dtype}; encode text or objects as numbers first")
+        # A copy, in a type that torch has: the array may be read-only, big-endian or of extended precision.
+        tensor = torch.from_numpy(array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=True))
+    if tensor.is_complex():
+        raise GPSError(f"{name} must hold real numbers, got complex ones")
+    if tensor.dim() == 0 or len(tensor) == 0:
+        raise GPSError(f"{name} is empty: at least one observation is needed")
+    if tensor.numel() == 0:
+        raise GPSError(f"{name} has shape {tuple(tensor.shape)}: an observation without entries says nothing")
+    result = tensor.to(dtype).contiguous()
+    if tensor.dtype != dtype and (torch.isfinite(tensor) & ~torch.isfinite(result)).any():
+        raise GPSError(f"{name} has values beyond the range of {dtype}; rescale it or use precision='64-true'")
+    return result
+
+
+def lost_digits(original: Any) -> list[int]:
+    """Give the columns of a table (or 0 for a vector) whose rows float32 can hardly tell apart, for a large offset.
+
+    >>> from gpsuq.core.observations import lost_digits
+    >>> lost_digits([[1e8, 1.0], [1e8 + 1.0, 2.0], [1e8 + 2.0, 3.0]])
+    [0]
+    """
+    values = original.detach().cpu() if isinstance(original, Tensor) else original
+    if len(values) < 3:
+        return []
+    some = np.asarray(values[:: -(-len(values) // _DIGITS_ROWS)], dtype=np.float64)
+    columns = some.reshape(len(some), -1)
+    offset = np.abs(columns.mean(0))
+    varies = np.ptp(columns, axis=0) > 1e-12 * offset  # what is less is rounding
+    return [int(column) for column in np.flatnonzero(varies & (columns.std(0) < 1e-4 * offset))]
+
+
+def _mask(mask: Any, y: Tensor) -> Tensor | None:
+    if mask is None:
+        return None
+    tensor = torch.as_tensor(np.array(mask, copy=True) if not isinstance(mask, Tensor) else mask).bool()
+    if tensor.shape != y.shape:
+        raise GPSError(f"mask has shape {tuple(tensor.shape)}, y has {tuple(y.shape)}; they must be equal")
+    if y.dim() == 1:
+        raise GPSError("a mask is for observations that are vectors; leave out rows of a one-dimensional y instead")
+    unseen = (~tensor.flatten(1).any(1)).nonzero().flatten()
+    if len(unseen):
+        raise GPSError(f"the mask leaves nothing observed in {_rows(unseen)}; drop them")
+    return tensor
+
+
+def _check_finite(name: str, tensor: Tensor, mask: Tensor | None) -> None:
+    if bool(
+        torch.isfinite(tensor.sum())
+    ):  # one pass without a temporary; a sum may overflow where no entry is infinite
+        return
+    bad = ~torch.isfinite(tensor)
+    if mask is not None:
+        bad = bad & mask
+    if bad.any():
+        rows = bad.flatten(1).any(1) if bad.dim() > 1 else bad
+        raise GPSError(f"{name} has NaN or infinite values in {_rows(rows.nonzero().flatten())}; drop or fill them")
+
+
+def evenly_spaced(n: int, count: int) -> Tensor:
+    """Give ``count`` row numbers from 0 to n - 1; in float64, since float32 cannot name rows beyond 2^24."""
+    return torch.linspace(0, n - 1, count, dtype=torch.float64).long()
+
+
+def check_finite_rows(name: str, values: np.ndarray) -> None:
+    """Raise where an array holds NaN or infinite values, and name their rows."""
+    if not np.isfinite(values.sum()):  # one pass without a temporary; a sum may overflow where no entry is infinite
+        _check_finite(name, torch.from_numpy(values), None)
+
+
+def _rows(index: Tensor) -> str:
+    shown = ", ".join(str(int(i)) for i in index[:_NAMED_ROWS])
+    more = f" and {len(index) - _NAMED_ROWS} more" if len(index) > _NAMED_ROWS else ""
+    return f"row{'s' if len(index) > 1 else ''} {shown}{more}"
+
+
+def checked_weight(name: str, weight: Any, n: int, dtype: torch.dtype) -> Tensor | None:
+    """Check frequency weights: one for each observation, finite, none negative, not all zero."""
+    if weight is None:
+        return None
+    tensor = _tensor(name, weight, dtype)
+    if tensor.shape != (n,):
+        raise GPSError(f"{name} must have one entry per observation, shape ({n},), got {tuple(tensor.shape)}")
+    _check_finite(name, tensor, None)
+    if (tensor < 0).any():
+        raise GPSError(f"{name} is negative in {_rows((tensor < 0).nonzero().flatten())}; weights must be >= 0")
+    if not (tensor > 0).any():
+        raise GPSError("all weights are zero: there is nothing to fit")
+    return tensor
+
+
+def _robust_center_and_scale(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Median and 1.4826 x median absolute deviation of every coordinate of one observation, with fallbacks."""
+    event = y.shape[1:]
+    columns = y.double().reshape(len(y), -1)
+    seen = None if mask is None else mask.reshape(len(y), -1)
+    centers, scales = [], []
+    for j in range(columns.shape[1]):
+        values = columns[:, j] if seen is None else columns[:, j][seen[:, j]]
+        if len(values) == 0:
+            centers.append(math.nan)
+            scales.append(math.nan)
+            continue
+        center = values.median()
+        scale = 1.4826 * (values - center).abs().median()
+        if scale <= 0:
+            scale = values.std(correction=0)
+        if scale <= 1e-12 * center.abs():
+            scale = center.abs()
+        centers.append(float(center))
+        scales.append(float(scale) if scale > 0 else 1.0)
+    # A coordinate that nobody observed takes after the others.
+    center, scale = (torch.tensor(v, dtype=torch.float64) for v in (centers, scales))
+    center, scale = (torch.where(v.isnan(), v.nanmedian(), v) for v in (center, scale))
+    return center.to(y).reshape(event), scale.to(y).reshape(event)

@@ -1,0 +1,76 @@
+"""Tables of parameters: mean, heterogeneity, estimation uncertainty, intervals for both; the pieces of their laws."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gpsuq.core.intervals import between_chains, check_coverage, equal_tailed, highest_density, mean_interval
+
+_ROUNDING = 1e-12  # of the largest value: less is no spread
+_PIECE = ["parameter", "piece", "lower", "median", "upper", "share"]
+
+
+def summary_table(
+    draws: Mapping[str, NDArray[np.floating]],
+    coverage: float,
+    *,
+    reweighted: bool,
+    positive: Collection[str] = (),
+) -> pd.DataFrame:
+    """Summarise draws (chain, draw) of every named number.
+
+    ``heterogeneity_sd`` is the standard deviation within chains, ``estimation_sd`` that between chains, which is a
+    standard error only where they were ``reweighted``. ``population_*`` bounds theta_i of an observation, ``mean_*``
+    the mean of theta; that of ``positive`` parameters is found for their logarithm, so that it stays positive.
+    """
+    check_coverage(coverage)
+    rows = {}
+    for name, values in draws.items():
+        lower, upper = equal_tailed(values.ravel(), coverage)
+        known = len(values) > 1 and reweighted
+        spread = np.sqrt(values.var(1, ddof=1).mean())
+        spread = 0.0 if spread <= _ROUNDING * np.abs(values).max() else spread
+        mean_lower, mean_upper = np.nan, np.nan
+        if known and name in positive and (values.mean(1) > 0).all():
+            mean_lower, mean_upper = np.exp(mean_interval(np.log(values.mean(1)), coverage))
+        elif known:
+            mean_lower, mean_upper = mean_interval(values.mean(1), coverage)
+        rows[name] = {
+            "mean": values.mean(),
+            "heterogeneity_sd": spread,
+            "estimation_sd": between_chains(values.mean(1)) if known else np.nan,
+            "median": np.median(values),
+            "population_lower": lower,
+            "population_upper": upper,
+            "mean_lower": mean_lower,
+            "mean_upper": mean_upper,
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("parameter")
+
+
+def density_pieces(draws: pd.DataFrame, coverage: float) -> pd.DataFrame:
+    """Give the separate pieces of each column's highest-density region: where subgroups lie, and how large they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from scipy.stats import norm
+    >>> from gpsuq.core.summaries import density_pieces
+    >>> group = norm.ppf(np.linspace(0.001, 0.999, 1000))
+    >>> draws = pd.DataFrame({"slope": np.concatenate([group - 10.0, group + 10.0])})
+    >>> density_pieces(draws, 0.9)[["piece", "median", "share"]].round(2).to_numpy()
+    array([[  1.  , -10.  ,   0.45],
+           [  2.  ,  10.  ,   0.45]])
+    """
+    rows: list[tuple[str, int, float, float, float, float]] = []
+    for name, column in draws.items():
+        values = column.to_numpy(dtype=np.float64)
+        for number, (lower, upper) in enumerate(highest_density(values, coverage), 1):
+            inside = values[(values >= lower) & (values <= upper)]
+            rows.append((str(name), number, lower, float(np.median(inside)), upper, len(inside) / len(values)))
+    return pd.DataFrame(rows, columns=_PIECE).set_index("parameter")

@@ -1,0 +1,1 @@
+"""The one way anything is trained."""

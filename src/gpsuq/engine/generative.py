@@ -1,0 +1,497 @@
+r"""Algorithm 1 as a task of the loop, for all chains of a generator at once.
+
+A step draws noise, lets the generator and the model make the predictive of a batch, and descends
+
+.. math:: \sum_c \frac{1}{n_0} \sum_i w_{ci} \bigl( \text{score}_{ci} + \lambda_c\, \text{spread}_{ci} \bigr)
+
+with weights w, spread weights :math:`\lambda` and chains c; chains share no parameter, so each descends its own loss.
+Everything random in a step depends on (seed, step) only, so a resumed run ends where an uninterrupted one ends.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.distributions import Categorical, Distribution
+
+from gpsuq.core.distances import Distance
+from gpsuq.core.expectations import DRAW_DIM, Terms, base_distribution, encode, predictive_mean
+from gpsuq.core.generators import Generator
+from gpsuq.core.models import ObservationModel
+from gpsuq.core.observations import Batch, evenly_spaced
+from gpsuq.core.seeds import seeded
+from gpsuq.engine.algorithms import Algorithm
+from gpsuq.engine.chains import ChainPlan
+from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
+from gpsuq.engine.fingerprint import fingerprint
+from gpsuq.engine.loop import Task
+from gpsuq.engine.sources import BatchSource
+from gpsuq.errors import DivergenceError, GPSError, GPSWarning
+from gpsuq.files import under
+
+CHECKPOINT_EVERY = 200
+_PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain is given up
+_SCORES = ("best_scores", "last_scores", "stale", "skipped")
+_HISTORY = ("fit", "pair", "held_out")
+_NUMBERS = ("step", "phase", "phase_start", "noise_variance", "finished")
+
+
+class PredictiveLoss(nn.Module):
+    """Noise and a batch to the loss terms of every chain and observation; one module, so that Fabric sees all of it."""
+
+    def __init__(self, generator: Generator, model: ObservationModel, distance: Distance, spread_unit: float) -> None:
+        super().__init__()
+        self.generator = generator
+        self.model = model
+        self.distance = distance
+        self.spread_unit = spread_unit
+
+    def predictive(self, noise: Tensor, batch: Batch, *, validate: bool = False) -> Distribution:
+        """Give the distribution of the batch for each draw."""
+        return self.model(self.generator(noise, batch.x), batch.x, validate=validate)
+
+    def forward(
+        self,
+        noise: Tensor,
+        y: Tensor,
+        x: Tensor | None,
+        mask: Tensor | None,
+        n_outcomes: int | None,
+        with_spread: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Give the two terms of the score and the spread, each (chain, observation)."""
+        batch = Batch(y, x, mask)
+        predictive = self.predictive(noise, batch)
+        fit, pair = self.distance.terms(predictive, batch, n_outcomes)
+        spread = predictive_spread(predictive, batch.mask) / self.spread_unit if with_spread else torch.zeros_like(fit)
+        return fit, pair, spread
+
+
+def predictive_spread(predictive: Distribution, mask: Tensor | None = None) -> Tensor:
+    """Variance over draws of E[Y | theta, x], summed over the coordinates of an observation: (chain, observation).
+
+    For a classifier Y is the one-hot vector, so this is the variance of the class probabilities.
+    """
+    try:
+        mean = predictive_mean(predictive)
+    except NotImplementedError as error:
+        raise GPSError(f"{type(predictive).__name__} has no mean, so spread_weight must be 0") from error
+    # Written out: torch's own var takes ten times as long along a short dimension.
+    n_draws = mean.shape[DRAW_DIM]
+    variance = (mean - mean.mean(DRAW_DIM, keepdim=True)).square().sum(DRAW_DIM) / (n_draws - 1)
+    if variance.dim() == DRAW_DIM:
+        return variance
+    if mask is not None:
+        seen = mask.squeeze(DRAW_DIM)
+        seen = seen.unsqueeze(-1) if seen.dim() < variance.dim() else seen
+        variance = torch.where(seen, variance, torch.zeros_like(variance))
+    return variance.flatten(DRAW_DIM).sum(-1)
+
+
+@dataclass
+class History:
+    """Both terms of the training score at each step, and the held-out score at each evaluation, for every chain."""
+
+    fit: list[Tensor] = field(default_factory=list)
+    pair: list[Tensor] = field(default_factory=list)
+    evaluated_at: list[int] = field(default_factory=list)
+    held_out: list[Tensor] = field(default_factory=list)
+
+    def score(self) -> Tensor:
+        """Training score, (step, chain)."""
+        return torch.stack(self.fit) + torch.stack(self.pair)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is fixed during training."""
+
+    source: BatchSource
+    plan: ChainPlan
+    algorithm: Algorithm
+    distance: Distance
+    seed: int
+    fabric: Fabric
+    evaluation_draws: int = 200
+    evaluation_rows: int = 400  # scored at once, so that memory stays bounded
+
+    @property
+    def n_phases(self) -> int:
+        """Two where the distance wants to be refined by the noise that the fit found, else one."""
+        return 1 if self.distance.refine(1.0) is None or self.algorithm.n_steps < 2 else 2
+
+    def phase_steps(self, phase: int) -> int:
+        """Give the steps of a phase; together they make ``n_steps``."""
+        half = self.algorithm.n_steps // self.n_phases
+        return self.algorithm.n_steps - half if phase == self.n_phases - 1 and self.n_phases > 1 else half
+
+
+@dataclass
+class TrainingState(Task):
+    """Chains in training: everything that changes, and all that is needed to resume it."""
+
+    problem: Problem
+    loss: PredictiveLoss
+    module: Any  # the loss as Fabric wrapped it
+    optimizer: Any
+    step: int = 0
+    phase: int = 0
+    phase_start: int = 0
+    noise_variance: float | None = None
+    best: dict[str, Tensor] | None = None
+    best_scores: Tensor | None = None
+    last_scores: Tensor | None = None
+    stale: Tensor = field(default_factory=lambda: torch.empty(0))
+    skipped: Tensor = field(default_factory=lambda: torch.empty(0))
+    history: History = field(default_factory=History)
+    finished: bool = False
+    keep_every: int = CHECKPOINT_EVERY
+
+    @property
+    def generator(self) -> Generator:
+        """The generator being trained."""
+        return self.loss.generator
+
+    @property
+    def n_steps(self) -> int:  # type: ignore[override]
+        """Steps at most."""
+        return self.problem.algorithm.n_steps
+
+    @property
+    def failed(self) -> Tensor:
+        """Chains that were given up because their gradient stopped being finite."""
+        return self.skipped >= _PATIENT_SKIPS
+
+    @property
+    def stopped(self) -> Tensor:
+        """Chains that have not improved for so long that they stopped."""
+        patience = self.problem.algorithm.patience
+        return torch.zeros_like(self.failed) if patience is None else self.stale >= patience
+
+    @cached_property
+    def held_out(self) -> Batch | None:
+        """What chains are judged by on the way, if they are."""
+        return None if self.problem.algorithm.evaluate_every is None else self.problem.source.held_out()
+
+    def address(self) -> tuple[Any, ...]:
+        return self.problem.seed, "step", self.step, self.problem.fabric.global_rank
+
+    def rate(self) -> float:
+        return self.problem.algorithm.rate(self.step - self.phase_start, self.problem.phase_steps(self.phase))
+
+    def losses(self) -> Iterator[Tensor]:
+        """Yield the loss of the next step, summed over chains: they share no parameter."""
+        problem, algorithm, generator = self.problem, self.problem.algorithm, self.generator
+        parameter = generator.shared
+        batch, weight = problem.source.batch(self.step)
+        batch, weight = batch.to(parameter.device, parameter.dtype), weight.to(parameter.device, parameter.dtype)
+        rows = len(batch) if generator.conditional or not algorithm.shared_noise else 1
+        spread_weights = problem.plan.spread_weights()
+        noise = torch.randn(
+            problem.plan.n_chains,
+            rows,
+            algorithm.n_draws,
+            generator.noise_dim,
+            device=parameter.device,
+            dtype=parameter.dtype,
+        )
+        fit, pair, spread = self.module(noise, batch.y, batch.x, batch.mask, algorithm.n_outcomes, any(spread_weights))
+        fit, pair = ((weight * term).mean(1) for term in (fit, pair))
+        loss = (fit + pair).sum()
+        if any(spread_weights):
+            loss = loss + (weight * spread).mean(1) @ weight.new_tensor(spread_weights)
+        yield loss * algorithm.n_draws if algorithm.sum_over_draws else loss
+        self.history.fit.append(fit.detach().cpu())
+        self.history.pair.append(pair.detach().cpu())
+
+    def see_gradients(self) -> None:
+        _condition_gradients(self, self.problem.algorithm.clip, self.stopped)
+
+    def end_block(self) -> None:
+        """Evaluate where it is time; go on with the next phase, or finish, where this one is over."""
+        problem, in_phase = self.problem, self.step - self.phase_start
+        phase_over = in_phase >= problem.phase_steps(self.phase)
+        if self.held_out is not None and (phase_over or in_phase % (problem.algorithm.evaluate_every or 1) == 0):
+            _remember_best(self, evaluate(problem, self, self.held_out).score)
+            phase_over = phase_over or bool(self.stopped.all())
+        if phase_over:
+            _end_phase(problem, self)
+        if self.finished:
+            _report_failed(self)
+
+    def shown(self) -> str:
+        if not self.history.fit:
+            return ""
+        return f"score {float((self.history.fit[-1] + self.history.pair[-1]).mean()):.4f}"
+
+    def identity(self) -> str:
+        problem, generator = self.problem, self.generator
+        return fingerprint(
+            (
+                *(problem.algorithm, problem.plan, problem.distance, problem.seed, problem.source.sample),
+                *(generator.parameter_map.declared, self.loss.model.function, dict(generator.state_dict())),
+            ),
+            # A network of the user's is trained in copies, whose first weights are not its own where they start anew.
+            layers=generator.body.spec,
+        )
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"generator/{name}": value for name, value in self.generator.state_dict().items()}
+        tensors |= optimizer_tensors(self.optimizer)
+        tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
+        for name in _SCORES:
+            if (scores := getattr(self, name)) is not None:
+                tensors[name] = scores
+        for name in _HISTORY:
+            if values := getattr(self.history, name):
+                tensors[f"history/{name}"] = torch.stack(values)
+        meta = {name: getattr(self, name) for name in _NUMBERS}
+        return tensors, meta | {"evaluated_at": self.history.evaluated_at}
+
+    def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        if meta["phase"] > 0:
+            enter_phase(self.problem, self, meta["phase"], meta["noise_variance"])
+        self.generator.load_state_dict(under(tensors, "generator/"))
+        restore_optimizer(self.optimizer, under(tensors, "optimizer/"))
+        self.best = {name: t.to(self.generator.shared.device) for name, t in under(tensors, "best/").items()} or None
+        for name in _SCORES:
+            setattr(self, name, tensors.get(name))
+        for name in _HISTORY:
+            if f"history/{name}" in tensors:
+                getattr(self.history, name).extend(tensors[f"history/{name}"].unbind(0))
+        self.history.evaluated_at.extend(meta["evaluated_at"])
+        for name in _NUMBERS:
+            setattr(self, name, meta[name])
+
+
+def init(problem: Problem, generator: Generator, model: ObservationModel) -> TrainingState:
+    """Give the state before the first step, with the distance resolved on the data and the model tried once."""
+    loss = PredictiveLoss(generator, model, problem.distance, 1.0)
+    predictive = _try_model(loss, problem, next(generator.parameters()).dtype)
+    sample = problem.source.sample
+    encoded = replace(sample, y=encode(predictive, sample.y))  # categories as kernels see them
+    loss.distance = problem.distance.resolve(encoded)
+    loss.distance.check_weights(problem.source.weighted)
+    if encoded.y is sample.y:  # probabilities have no unit
+        loss.spread_unit = float(sample.scale().y_scale.square().sum())
+    optimizer = problem.algorithm.make_optimizer(generator.parameters())
+    module, wrapped = problem.fabric.setup(loss, optimizer)
+    n_chains = problem.plan.n_chains
+    zeros = torch.zeros(n_chains, dtype=torch.int64)
+    return TrainingState(problem, loss, module, wrapped, stale=zeros, skipped=zeros.clone())
+
+
+def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> Distribution:
+    """Run the model once on a batch, so that mistakes are named before training starts."""
+    batch, _ = problem.source.batch(0)
+    batch = batch.to(torch.device("cpu"), dtype)
+    rows = 1 if not loss.generator.conditional else len(batch)
+    with torch.no_grad(), seeded(problem.seed, "try"):
+        noise = torch.randn(problem.plan.n_chains, rows, 20, loss.generator.noise_dim, dtype=dtype)
+        try:
+            predictive = loss.predictive(noise, batch, validate=True)
+        except (RuntimeError, TypeError) as error:
+            shape = None if batch.x is None else tuple(batch.x.shape)
+            raise GPSError(
+                f"the generator failed for noise of shape {tuple(noise.shape)} and x of shape {shape}: {error}"
+            ) from error
+    event = tuple(batch.y.shape[DRAW_DIM + 1 :])
+    if tuple(predictive.event_shape) != event:
+        raise GPSError(
+            f"an observation in y has shape {event}, but the model describes one of shape "
+            f"{tuple(predictive.event_shape)}"
+        )
+    if predictive.batch_shape[1] not in (1, len(batch)):
+        raise GPSError(
+            f"the model describes {predictive.batch_shape[1]} observations for a batch of {len(batch)}: "
+            "write it with operations on trailing dimensions only"
+        )
+    check_support(predictive, problem.source.sample.rows())  # names rows of the data, so it comes first
+    check_support(predictive, batch)
+    return predictive
+
+
+def check_support(predictive: Distribution, batch: Batch) -> None:
+    """Raise where observations lie outside the model's support, such as negative counts; name the first row."""
+    base = base_distribution(predictive)
+    try:
+        inside = None if base.support is None else base.support.check(batch.y)
+    except (NotImplementedError, RuntimeError):  # a support of this batch's own, asked about other observations
+        return
+    if inside is None or inside.dim() != batch.y.dim() or inside.shape[1] != len(batch):
+        return
+    if batch.mask is not None:
+        inside = inside | ~batch.mask
+    # A support may depend on the parameters: an observation is outside if no chain and no draw allows it.
+    inside = inside.any(DRAW_DIM).any(0).reshape(len(batch), -1).all(1)
+    outside = (~inside).nonzero().flatten()
+    if len(outside):
+        raise GPSError(
+            f"y has {len(outside)} observations outside the support of {type(base).__name__}; "
+            f"the first is row {int(outside[0])}: {batch.y[0, outside[0], 0].tolist()}"
+        )
+
+
+def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tensor) -> None:
+    """Clip each chain's gradient by its own norm; drop that of chains that have stopped or whose is not finite."""
+    squared = torch.zeros(len(state.skipped), device=state.generator.shared.device)
+    together = []
+    for _, parameter, owner in state.generator.chain_views():
+        if parameter.grad is None:
+            continue
+        if owner is None:
+            together.append(torch.linalg.vector_norm(parameter.grad.flatten(1), dim=1))
+        else:
+            squared[owner] += parameter.grad.square().sum()
+    norm = torch.linalg.vector_norm(torch.stack([squared.sqrt(), *together]), dim=0)
+    finite = torch.isfinite(norm)
+    state.skipped = torch.where(finite.cpu() & ~state.failed, torch.zeros_like(state.skipped), state.skipped + 1)
+    usable = finite & ~(state.failed | stopped).to(norm.device)
+    scale = torch.ones_like(norm) if clip is None else (clip / norm.clamp_min(clip))
+    if bool(usable.all()) and bool((scale == 1).all()):
+        return
+    if bool(state.failed.all()):
+        raise DivergenceError(
+            f"no chain has a finite gradient at step {state.step} any more; lower the learning rate, check the model "
+            "for logarithms or square roots of zero, and bring y and X to similar scales"
+        )
+    scale = torch.where(usable, scale, torch.zeros_like(scale))
+    for _, parameter, owner in state.generator.chain_views():
+        if parameter.grad is None:
+            continue
+        keep, factor = (usable, scale) if owner is None else (usable[owner], scale[owner])
+        shape = (-1, *(1,) * (parameter.dim() - 1)) if owner is None else ()
+        if not bool(finite.all()):  # zero times infinity is no number
+            parameter.grad.masked_fill_(~keep.reshape(shape), 0.0)
+        parameter.grad.mul_(factor.reshape(shape))
+
+
+def evaluate(problem: Problem, state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
+    """Score observations with the same noise at every call, so that states can be compared: (chain, observation).
+
+    Another ``repeat`` takes other noise.
+    """
+    terms = []
+    for start in range(0, len(batch), problem.evaluation_rows):
+        index = slice(start, start + problem.evaluation_rows)
+        x, mask = (None if t is None else t[:, index] for t in (batch.x, batch.mask))
+        rows = Batch(batch.y[:, index], x, mask)
+        # A generator that sees x has noise of its own for each row; otherwise all rows see the same draws.
+        address = (repeat, start) if state.generator.conditional else (repeat,)
+        with torch.no_grad(), seeded(problem.seed, "outcomes", repeat, start):
+            predictive, rows = sampled_predictive(problem, state, rows, "evaluate", *address)
+            terms.append(state.loss.distance.precise().terms(predictive, rows))
+    return Terms(*(torch.cat(parts, 1).cpu() for parts in zip(*terms, strict=True)))
+
+
+def sampled_predictive(
+    problem: Problem, state: TrainingState, batch: Batch, purpose: str, *index: int
+) -> tuple[Distribution, Batch]:
+    """Give the predictive of a batch for draws addressed by ``purpose`` and ``index``, and the batch on its device."""
+    generator = state.generator
+    device, dtype = generator.shared.device, generator.shared.dtype
+    batch = batch.to(device, dtype)
+    rows = len(batch) if generator.conditional else 1
+    shape = (problem.plan.n_chains, rows, problem.evaluation_draws, generator.noise_dim)
+    with torch.no_grad(), seeded(problem.seed, purpose, *index):
+        return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
+
+
+def some_rows(problem: Problem) -> Batch:
+    """Give a few hundred observations, evenly spaced and the same in every process."""
+    data = problem.source.sample
+    return data.rows(evenly_spaced(len(data), min(len(data), problem.evaluation_rows)))
+
+
+def _remember_best(state: TrainingState, scores: Tensor) -> None:
+    """Keep each chain's parameters at its lowest held-out score so far; ``scores`` is (chain, held out)."""
+    scores = scores.nan_to_num(nan=float("inf"))
+    state.history.evaluated_at.append(state.step)
+    state.history.held_out.append(scores.mean(1))
+    state.last_scores = scores
+    if state.best is None or state.best_scores is None:
+        state.best = {name: p.detach().clone() for name, p, _ in state.generator.chain_views()}
+        state.best_scores = scores
+        return
+    better = scores.mean(1) < state.best_scores.mean(1)
+    state.stale = torch.where(better, 0, state.stale + 1)
+    state.best_scores = torch.where(better[:, None], scores, state.best_scores)
+    for name, parameter, owner in state.generator.chain_views():
+        state.best[name] = _choose(better, owner, parameter.detach(), state.best[name])
+
+
+def _choose(chains: Tensor, owner: int | None, yes: Tensor, no: Tensor) -> Tensor:
+    """Take a parameter's values from ``yes`` in the chosen chains and from ``no`` in the others."""
+    chosen = chains.to(yes.device)
+    chosen = chosen.reshape(-1, *(1,) * (yes.dim() - 1)) if owner is None else chosen[owner]
+    return torch.where(chosen, yes, no)
+
+
+def _restore_best(state: TrainingState, clearly: float) -> None:
+    """Put back the best state of every chain whose last one is worse by more than ``clearly`` standard errors."""
+    if state.best is None or state.best_scores is None or state.last_scores is None:
+        return
+    lost = state.last_scores - state.best_scores
+    n = lost.shape[1]
+    # Of a single observation there is no error, and any loss counts.
+    error = lost.std(1, correction=min(1, n - 1)) / math.sqrt(n)
+    clearly_worse = ~(lost.mean(1) <= clearly * error)  # a last score that is not finite is worse, too
+    restore = clearly_worse & torch.isfinite(state.best_scores).all(1)
+    with torch.no_grad():
+        for name, parameter, owner in state.generator.chain_views():
+            parameter.copy_(_choose(restore, owner, state.best[name], parameter))
+
+
+def _end_phase(problem: Problem, state: TrainingState) -> None:
+    """Restore the best states; go on with the refined distance, or finish."""
+    _restore_best(state, problem.algorithm.clearly)
+    if state.phase + 1 < problem.n_phases:
+        enter_phase(problem, state, state.phase + 1, noise_variance(problem, state))
+    else:
+        state.finished = True
+
+
+def enter_phase(problem: Problem, state: TrainingState, phase: int, variance: float | None) -> None:
+    """Go on with the distance refined by the variance of the noise; scores of another kernel do not count any more."""
+    refined = None if variance is None else problem.distance.refine(variance)
+    if refined is not None:
+        state.loss.distance = refined
+    state.phase, state.phase_start, state.noise_variance = phase, state.step, variance
+    state.best, state.best_scores, state.last_scores = None, None, None
+    state.stale = torch.zeros_like(state.stale)
+
+
+def noise_variance(problem: Problem, state: TrainingState) -> float | None:
+    """Median over draws and observations of Var(Y | theta, x), summed over coordinates; None where it is unknown."""
+    predictive, batch = sampled_predictive(problem, state, some_rows(problem), "noise-variance")
+    if isinstance(base_distribution(predictive), Categorical):
+        return None
+    try:
+        variance = predictive.variance
+    except NotImplementedError:
+        return None
+    if variance.dim() > DRAW_DIM + 1:
+        if batch.mask is not None:
+            variance = torch.where(batch.mask, variance, torch.zeros_like(variance))
+        variance = variance.flatten(DRAW_DIM + 1).sum(-1)
+    variance = variance[torch.isfinite(variance)]
+    median = float(variance.median()) if variance.numel() else 0.0
+    return median if median > 0 else None
+
+
+def _report_failed(state: TrainingState) -> None:
+    failed = state.failed.nonzero().flatten().tolist()
+    if failed:
+        warnings.warn(
+            f"chains {failed} stopped having a finite gradient and are left out; a lower learning rate may help",
+            GPSWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,1 @@
+"""Spatial Poisson processes: point patterns in, a random intensity out."""

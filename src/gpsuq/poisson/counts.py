@@ -1,0 +1,228 @@
+r"""The kernel score of counts: exact for Poisson counts, on the scale where their noise is the same for all means.
+
+The kernel is Gaussian on stabilised counts, :math:`k(y, y') = \exp(-(t(y) - t(y'))^2 / b)` with Anscombe's
+:math:`t(y) = 2\sqrt{y + 3/8}`, whose variance is about 1 whatever the mean: one bandwidth serves single cells and large
+blocks. Small counts are summed exactly, probabilities against the Gram matrix of the kernel; above ``MOST_EXACT`` the
+stabilised count is taken as :math:`N(2\sqrt{\mu + 1/8}, 1)`.
+
+Counts are censored where the largest observed one leaves a tail below ``TAIL``: whatever lies beyond is one last atom.
+The score of the censored count is exact, and no observation is censored, so nothing that the data could tell is lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from scipy.stats import poisson
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.distributions import Distribution, Poisson
+
+from gpsuq.core.distances import Distance
+from gpsuq.core.expectations import Terms, base_distribution, draw_shifts
+from gpsuq.core.observations import Batch
+from gpsuq.errors import GPSError
+
+MOST_EXACT = 50
+"""Largest count that is summed exactly."""
+
+TAIL = 1e-2
+"""Largest probability of the last atom under a mean equal to the largest observed count."""
+
+_LOWEST_RATE = 1e-8
+_REACH = 4.0  # squared distance, in bandwidths, at which a kernel still has a slope
+_RUNG = 16.0
+_NEGLIGIBLE = 1e-7  # eigenvalue of the kernel, relative to the largest
+
+
+def stabilised(counts: Tensor) -> Tensor:
+    """Give 2 sqrt(y + 3/8)."""
+    return 2.0 * torch.sqrt(counts + 0.375)
+
+
+def bandwidth_ladder(counts: Tensor, narrowest: float) -> tuple[float, ...]:
+    """Give bandwidths from ``narrowest`` up to what lets a constant see the farthest of the counts.
+
+    A kernel as wide as the noise has no slope where a block is many standard deviations off: with many points, blocks
+    are, until the surface is found.
+    """
+    t = stabilised(counts.double())
+    farthest = float((t - stabilised(counts.double().mean())).abs().max()) ** 2 / _REACH
+    bandwidths = [narrowest]
+    while bandwidths[-1] < farthest:
+        bandwidths.append(_RUNG * bandwidths[-1])
+    return tuple(bandwidths)
+
+
+def count_score(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
+    """Both terms of the kernel score of counts y (...) under Poisson draws of mean ``rate`` (..., draw), all pairs.
+
+    The kernel is the mean of Gaussian ones.
+    """
+    if rate.shape[-1] < 2:
+        raise GPSError("the score compares different draws: at least 2 are needed")
+    y = y.expand(rate.shape[:-1])
+    rate = rate.clamp_min(_LOWEST_RATE)
+    large = y > MOST_EXACT
+    if not bool(large.any()):
+        return _exact(rate, y, bandwidths)
+    if bool(large.all()):
+        return _normal(rate, y, bandwidths)
+    fit, pair = (torch.empty(y.shape, dtype=rate.dtype, device=rate.device) for _ in range(2))
+    for part, score in ((large, _normal), (~large, _exact)):
+        some = score(rate[part], y[part], bandwidths)
+        fit, pair = (whole.masked_scatter(part, values) for whole, values in zip((fit, pair), some, strict=True))
+    return Terms(fit, pair)
+
+
+def _normal(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
+    """Score stabilised counts as Normal variables of variance 1."""
+    location = 2.0 * torch.sqrt(rate + 0.125)
+    to_y = (stabilised(y)[..., None] - location).square()
+    fit = -2.0 * _kernel_means(to_y, bandwidths, 2.0)
+    pair = torch.zeros_like(fit)
+    for shift, weight in draw_shifts(rate.shape[-1], None):
+        pair = pair + weight * _kernel_means((location.roll(shift, -1) - location).square(), bandwidths, 4.0)
+    return Terms(fit, pair)
+
+
+def _kernel_means(squared: Tensor, bandwidths: tuple[float, ...], variance: float) -> Tensor:
+    """Mean over draws and bandwidths of the kernel between Normals at a distance; ``variance`` is twice their sum."""
+    total = torch.zeros(squared.shape[:-1], dtype=squared.dtype, device=squared.device)
+    for bandwidth in bandwidths:
+        shrink = math.sqrt(bandwidth / (bandwidth + variance))
+        total = total + shrink * torch.exp(squared * (-1.0 / (bandwidth + variance))).mean(-1)
+    return total / len(bandwidths)
+
+
+def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
+    features = _features(max(int(y.max()), 1), bandwidths).to(rate)
+    by_draw = rate.movedim(-1, 0).flatten(1)  # units last: sums over few draws or features are slow where they are
+    fit, pair = _PoissonScore.apply(by_draw, y.flatten().long(), features)  # type: ignore[no-untyped-call]
+    return Terms(fit.reshape(y.shape), pair.reshape(y.shape))
+
+
+@functools.cache
+def _features(largest: int, bandwidths: tuple[float, ...]) -> Tensor:
+    """Give vectors (feature, count) whose scalar products are the kernel's values, for counts up to the last atom.
+
+    A smooth kernel has few that matter: sums over all counts become sums over some eight features.
+    """
+    points = stabilised(torch.arange(int(poisson.isf(TAIL, largest)) + 1, dtype=torch.float64))
+    squared = (points[:, None] - points).square()
+    gram = torch.stack([torch.exp(squared * (-1.0 / bandwidth)) for bandwidth in bandwidths]).mean(0)
+    size, direction = torch.linalg.eigh(gram)
+    kept = size > _NEGLIGIBLE * size[-1]
+    result: Tensor = (direction[:, kept] * size[kept].sqrt()).T.contiguous()
+    return result
+
+
+class _PoissonScore(torch.autograd.Function):
+    r"""Both terms and their slopes in one sweep: :math:`d E_\mu h(Y) / d\mu = E_\mu[h(Y + 1) - h(Y)]`."""
+
+    @staticmethod
+    def forward(ctx: Any, rate: Tensor, y: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        n_draws, n_features = len(rate), len(features)
+        atoms = torch.arange(features.shape[1] - 1, dtype=rate.dtype, device=rate.device)
+        terms = torch.stack([atoms, -torch.ones_like(atoms), -torch.lgamma(atoms + 1.0)], 1)
+        numbers = torch.stack([rate.log(), rate, torch.ones_like(rate)]).flatten(1)
+        probability = (terms @ numbers).exp_()  # (count, draw and unit)
+        # Probabilities sum to one, so that the last count needs none of its own.
+        last = features[:, -1:]
+        mean = torch.addmm(last, features[:, :-1] - last, probability).reshape(n_features, *rate.shape)
+        total = mean.sum(1)
+        to_y = features[:, y]
+        scale = 1.0 / (n_draws * (n_draws - 1))
+        if ctx.needs_input_grad[0]:
+            slope = (features.diff(dim=1) @ probability).reshape(n_features, *rate.shape)
+            by_fit = torch.stack([(slope[:, draw] * to_y).sum(0) for draw in range(n_draws)]).mul_(-2.0 / n_draws)
+            others = total[:, None] - mean
+            ctx.save_for_backward(by_fit, others.mul_(slope).sum(0).mul_(2.0 * scale))
+        return (total * to_y).sum(0) * (-2.0 / n_draws), (total.square() - mean.square().sum(1)).sum(0) * scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, fit: Tensor, pair: Tensor) -> tuple[Tensor, None, None]:
+        by_fit, by_pair = ctx.saved_tensors
+        return fit * by_fit + pair * by_pair, None, None
+
+
+@dataclass(frozen=True)
+class BlockScore(Distance):
+    """Kernel score of a tile's counts, summed over its cells and over square blocks of cells at several scales.
+
+    Each draw is one Z for the whole tile: cells alone would identify only the law of the intensity at a point, and
+    leave the spread of regional counts arbitrary.
+
+    Parameters
+    ----------
+    side
+        Cells along the side of a tile; an observation is one tile, row by row.
+    scales
+        Sides of the blocks, divisors of ``side``.
+    bandwidths
+        For each scale, those of the kernels on stabilised counts (whose noise has variance 1) that are averaged; see
+        :func:`bandwidth_ladder`.
+    ensemble
+        How many chains in turn will be averaged. Where states are compared, chains are judged by the mixture of them
+        all: its first term is the mean of theirs, each on counts that the chain has not seen, and its second needs no
+        counts. Chains that follow their own points too closely one by one may still be right together.
+    """
+
+    side: int
+    scales: tuple[int, ...]
+    bandwidths: tuple[tuple[float, ...], ...]
+    ensemble: int = 1
+    mixed: bool = False
+
+    def __post_init__(self) -> None:
+        if any(self.side % scale for scale in self.scales):
+            raise GPSError(f"scales must divide the side of a tile, {self.side}, got {self.scales}")
+
+    def precise(self) -> BlockScore:
+        """Judge every chain as part of its ensemble."""
+        return replace(self, mixed=self.ensemble > 1)
+
+    def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
+        """Give both terms for every tile."""
+        base = base_distribution(predictive)
+        if not isinstance(base, Poisson):
+            raise GPSError(f"BlockScore is for Poisson counts, got {type(base).__name__}")
+        rate, y = base.rate, batch.y.squeeze(2)  # (chain, tile, draw, cell) and (chain, tile, cell)
+        fits, pairs = [], []
+        for number, scale in enumerate(self.scales):
+            blocks = pooled(rate, self.side, scale).swapaxes(2, 3)
+            counts = pooled(y, self.side, scale)
+            terms = count_score(blocks, counts, self.bandwidths[number])
+            if self.mixed:
+                terms = self._of_mixture(terms, blocks, counts, number)
+            fit, pair = terms
+            fits.append(fit.sum(-1))
+            pairs.append(pair.sum(-1))
+        return Terms(torch.stack(fits).sum(0), torch.stack(pairs).sum(0))
+
+    def _of_mixture(self, own: Terms, rate: Tensor, y: Tensor, scale: int) -> Terms:
+        """Give both terms of the mixture of each ensemble to all of its chains: (chain, tile, block)."""
+        together = rate.unflatten(0, (-1, self.ensemble)).movedim(1, -2).flatten(-2)
+        first = y.expand(rate.shape[:-1]).unflatten(0, (-1, self.ensemble))[:, 0]
+        members, draws = self.ensemble, rate.shape[-1]
+        fit, inside = (term.unflatten(0, (-1, members)).mean(1) for term in own)
+        # Pairs of the pooled draws are those inside chains and those across; a mixture has one in K inside.
+        pooled = count_score(together, first, self.bandwidths[scale]).pair
+        n_inside, n_all = members * draws * (draws - 1), members * draws * (members * draws - 1)
+        across = (pooled * n_all - inside * n_inside) / (n_all - n_inside)
+        pair = inside / members + across * (1.0 - 1.0 / members)
+        return Terms(*(term.repeat_interleave(members, 0) for term in (fit, pair)))
+
+
+def pooled(values: Tensor, side: int, scale: int) -> Tensor:
+    """Sum cells (..., side * side) over blocks of ``scale`` x ``scale``: (..., blocks)."""
+    if scale == 1:
+        return values
+    blocks = side // scale
+    grid = values.reshape(*values.shape[:-1], blocks, scale, blocks, scale)
+    return grid.sum((-3, -1)).flatten(-2)

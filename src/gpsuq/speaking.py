@@ -1,0 +1,120 @@
+"""What all commands share: options, how results, notes and errors are printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
+StepsOption = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Training steps, for a quick try; results use the default.")
+]
+CoverageOption = Annotated[
+    float, typer.Option("--coverage", help="Probability that an interval should hold; classifiers have none.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
+DataArgument = Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")]
+DropOption = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
+DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
+
+
+@contextmanager
+def speaking(console: Console) -> Iterator[None]:
+    """Print warnings as one line each, and errors as one line with exit code 1; both go to standard error."""
+    from gpsuq.errors import GPSWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GPSWarning)
+        try:
+            yield
+        except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
+            Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt as interruption:
+            message = str(interruption) or "interrupted; give the same command again to start anew"
+            Console(stderr=True).print(message, markup=False, soft_wrap=True)
+            raise typer.Exit(130) from None
+    for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
+        Console(stderr=True).print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+
+
+def watched() -> bool:
+    """Whether somebody looks at standard error: bars are not for files and pipes."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def going_on(out: Path, *, force: bool) -> Iterator[None]:
+    """After Ctrl-C in an experiment, say where its rows, replicates and checkpoints are, and how to go on.
+
+    A command with ``--force`` would delete them when it is given again.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not out.is_dir() or not any(out.iterdir()):
+            raise
+        again = "again without --force" if force else "again"
+        raise KeyboardInterrupt(
+            f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
+        ) from None
+
+
+def list_files(console: Console, files: list[Path]) -> None:
+    """Name the files that were written, each path in one piece however narrow the output is."""
+    console.print("Wrote")
+    for path in files:
+        console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def tell(console: Console, files: list[Path], *, as_json: bool, **numbers: Any) -> None:
+    """Name the files that were written, in words, or in one JSON document with some numbers."""
+    if as_json:
+        print_json(numbers | {"files": list(map(str, files))})
+    else:
+        list_files(console, files)
+
+
+def refuse_file(path: Path | None, *, force: bool) -> None:
+    """Raise where a file would be overwritten without the user's word."""
+    from gpsuq.errors import GPSError
+
+    if path is not None and path.exists() and not force:
+        raise GPSError(f"{path} exists already; choose another name or pass --force")
+
+
+def print_or_write(
+    console: Console, table: Any, path: Path | None, *, index: bool, as_json: bool, **numbers: Any
+) -> None:
+    """Write a table to a file and name it, with some numbers for machines; or print it where no file is named."""
+    from gpsuq.tables.reading import for_json, write_table
+
+    if path is not None:
+        with speaking(console):
+            write_table(table, path, index=index)
+        tell(console, [path], as_json=as_json, **numbers)
+    elif as_json:
+        print_json(for_json(table.reset_index() if index else table).to_dict("records"))
+    else:
+        typer.echo(table.to_csv(index=index), nl=False)
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON document."""
+    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+
+
+def print_left_out(console: Console, n_before: int, n_after: int) -> None:
+    """Say how many rows were left out, if any."""
+    if n_after < n_before:
+        console.print(f"{n_before - n_after} of {n_before} rows have missing values and were left out.")

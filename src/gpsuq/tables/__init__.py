@@ -1,0 +1,1 @@
+"""Tables from files, and their columns as numbers."""

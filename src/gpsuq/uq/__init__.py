@@ -1,0 +1,1 @@
+"""The UQ distribution of any observation model: draws, intervals, storage and report."""

@@ -1,0 +1,400 @@
+"""The UQ distribution: the law of theta = G(Z) after training, asked for draws, summaries, intervals, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import Categorical
+
+from gpsuq.core.expectations import base_distribution, predictive_mean
+from gpsuq.core.generators import Generator
+from gpsuq.core.intervals import check_coverage, equal_tailed, highest_density, mean_interval
+from gpsuq.core.models import ObservationModel
+from gpsuq.core.observations import Batch, aligned, observations
+from gpsuq.core.seeds import random_block, seeded
+from gpsuq.core.summaries import summary_table
+from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.generative import History
+from gpsuq.errors import GPSError
+from gpsuq.plots.distributions import marginals, pairs
+from gpsuq.storage import save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from xarray import DataTree
+
+
+Array = NDArray[np.floating]
+IntervalOf = Literal["population", "mean"]
+IntervalKind = Literal["equal-tailed", "highest-density"]
+
+_BLOCK = 256  # draws share a generator in blocks of this size: how many are asked for at once changes nothing
+_ROWS = 128  # observations predicted at once, so that memory stays bounded
+
+
+_MOST_MARGINALS, _MOST_PAIRS = 24, 6  # parameters in one figure
+
+
+class UQDistribution:
+    """Draws of theta = G(Z) from every chain, and everything that follows from them.
+
+    The spread *inside* a chain is heterogeneity: how theta differs between observations. The spread *between* chains
+    is estimation uncertainty: how little the data say about that law. Made by :meth:`gpsuq.GPS.fit`.
+
+    Attributes
+    ----------
+    history
+        Both terms of the score at every step.
+    findings
+        What the diagnostics found, in plain words.
+    reweighted
+        Whether chains had bootstrap weights, without which their spread is no standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq import GPS, Algorithm
+    >>> from gpsuq.core.models import normal_location
+    >>> y = np.random.default_rng(0).normal(size=50)
+    >>> uq = GPS(normal_location(), algorithm=Algorithm(n_steps=100), n_chains=2).fit(y)
+    >>> uq.n_chains, uq.conditional, uq.classifies
+    (2, False, False)
+
+    Parameters: draws, summaries and intervals.
+
+    >>> uq.draws(200)["loc"].shape, uq.columns(200).shape  # (chain, draw); as a table, with one column for each number
+    ((2, 200), (400, 2))
+    >>> list(uq.summary().columns[:2])
+    ['mean', 'heterogeneity_sd']
+    >>> low, high = uq.interval(0.9, of="population")["loc"]
+    >>> bool(low < uq.mean()["loc"] < high), bool(uq.sd()["loc"] < high - low)
+    (True, True)
+    >>> uq.quantiles([0.25, 0.5, 0.75])["scale"].shape
+    (3,)
+
+    Predictions: new observations, here of a model without covariates; otherwise the first argument is x.
+
+    >>> uq.predict_draws(n_draws=300, n_observations=5).shape  # (chain, draw, observation)
+    (2, 300, 5)
+    >>> lower, upper = uq.predict_interval(coverage=0.9)
+    >>> bool(((lower < uq.predict_mean()) & (uq.predict_mean() < upper)).all())
+    True
+    >>> uq.predict_quantiles(levels=[0.1, 0.5, 0.9]).shape  # (level, observation)
+    (3, 1)
+
+    Figures, and draws for ArviZ:
+
+    >>> len(uq.plot_marginals().axes), len(uq.plot_pairs(parameters=["loc", "scale"]).axes)
+    (2, 4)
+    >>> dict(uq.to_datatree(n_draws=100)["uq"].sizes)
+    {'chain': 2, 'draw': 100}
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: ObservationModel,
+        chains: Sequence[int],
+        *,
+        seed: int,
+        reweighted: bool,
+        history: History,
+        feature_names: Sequence[str] | None = None,
+        x_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.generator = generator.eval()
+        self.model = model
+        self.chains = list(chains)
+        self.seed = seed
+        self.reweighted = reweighted
+        self.history = history
+        self.feature_names = None if feature_names is None else list(feature_names)
+        self.x_shape = x_shape
+        self.findings: list[Finding] = []
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains that were trained to the end."""
+        return len(self.chains)
+
+    @property
+    def conditional(self) -> bool:
+        """Whether parameters depend on x, so that draws need ``x=``."""
+        return self.generator.conditional
+
+    @property
+    def classifies(self) -> bool:
+        """Whether outcomes are classes, whose order means nothing."""
+        x = None if self.x_shape is None else torch.zeros(1, 1, 1, *self.x_shape, dtype=self.generator.shared.dtype)
+        block = next(self._blocks(1, x, self.seed))
+        return isinstance(base_distribution(self.model(block, x)), Categorical)
+
+    # --- parameters --------------------------------------------------------------------------------------------------
+
+    def draws(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> dict[str, Array]:
+        """Draw parameters: arrays ``(chain, draw, *shape)``, for G(X, Z) ``(chain, draw, observation, *shape)``."""
+        pieces = [
+            {name: value.numpy() for name, value in block.items()}
+            for block in self._blocks(n_draws, self._x(x), self._seed(seed))
+        ]
+        joined = {name: np.concatenate([piece[name] for piece in pieces], axis=2)[:, :, :n_draws] for name in pieces[0]}
+        if self.conditional:
+            return {name: np.moveaxis(value, 2, 1) for name, value in joined.items()}
+        return {name: value[:, 0] for name, value in joined.items()}
+
+    def mean(self, n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
+        """Mean of each parameter over chains and draws."""
+        return {name: value.mean((0, 1)) for name, value in self.draws(n_draws, x).items()}
+
+    def sd(self, n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
+        """Give the standard deviation of each parameter within chains: its heterogeneity."""
+        return {name: np.sqrt(value.var(1, ddof=1).mean(0)) for name, value in self.draws(n_draws, x).items()}
+
+    def quantiles(self, levels: Sequence[float], n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
+        """Quantiles of each parameter, ``(level, *shape)``, chains pooled."""
+        return {name: np.quantile(_pooled(value), levels, axis=0) for name, value in self.draws(n_draws, x).items()}
+
+    def interval(
+        self,
+        coverage: float = 0.95,
+        *,
+        of: IntervalOf,
+        kind: IntervalKind = "equal-tailed",
+        n_draws: int = 4000,
+        x: Any = None,
+    ) -> dict[str, Any]:
+        """Give intervals for each parameter: name to array ``(2, *shape)``.
+
+        Parameters
+        ----------
+        of
+            ``"population"``: where theta_i of an observation lies, from all draws. ``"mean"``: where the mean of theta
+            lies, from the differences between chains. They answer different questions, so there is no default.
+        kind
+            ``"equal-tailed"``, or ``"highest-density"`` for the population, which gives an array of shape
+            (pieces, 2) for a number and nested lists of such arrays for a vector.
+        """
+        if of not in ("population", "mean"):
+            raise GPSError(f'of must be "population" (of theta_i) or "mean" (of its mean), got {of!r}')
+        if kind not in ("equal-tailed", "highest-density"):
+            raise GPSError(f'kind must be "equal-tailed" or "highest-density", got {kind!r}')
+        draws = self.draws(n_draws, x)
+        if of == "mean":
+            if kind != "equal-tailed":
+                raise GPSError("an interval for the mean is symmetric; highest-density is for the population")
+            if not self.reweighted:
+                raise GPSError('an interval for the mean needs bootstrap weights: GPS(..., reweight="bootstrap")')
+            return {name: mean_interval(value.mean(1), coverage) for name, value in draws.items()}
+        if kind == "equal-tailed":
+            return {name: equal_tailed(_pooled(value), coverage) for name, value in draws.items()}
+        return {name: _pieces(_pooled(value), coverage) for name, value in draws.items()}
+
+    def summary(self, coverage: float = 0.95, n_draws: int = 4000) -> pd.DataFrame:
+        """Summarise each parameter: mean, heterogeneity (sd within chains), estimation uncertainty (sd between).
+
+        ``population_*`` bounds theta_i of an observation, ``mean_*`` the mean of theta (chains with bootstrap weights).
+        """
+        if self.conditional:
+            raise GPSError("parameters depend on x: use draws(x=...), interval(x=...) or predict_interval(x)")
+        table: dict[str, Array] = {}
+        for name, value in self.draws(n_draws).items():
+            flat = value.reshape(self.n_chains, n_draws, -1)
+            table |= dict(zip(self._labels(name, value.shape[2:]), np.moveaxis(flat, 2, 0), strict=True))
+        return summary_table(table, coverage, reweighted=self.reweighted)
+
+    # --- predictions -------------------------------------------------------------------------------------------------
+
+    def predict_draws(
+        self, x: Any = None, n_draws: int = 1000, *, n_observations: int | None = None, seed: int | None = None
+    ) -> Array:
+        """Draw new observations: array ``(chain, draw, observation, *event)``.
+
+        Without covariates ``n_observations`` (1 by default) says how many; each draw has its own theta.
+        """
+        return np.concatenate(list(self._predict(x, n_draws, n_observations, seed)), axis=2)
+
+    def predict_quantiles(self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000) -> Array:
+        """Quantiles of new observations, ``(level, observation, *event)``, chains pooled; memory stays bounded."""
+        pieces = [np.quantile(_pooled(piece), levels, axis=0) for piece in self._predict(x, n_draws, None, None)]
+        return np.concatenate(pieces, axis=1)
+
+    def predict_interval(self, x: Any = None, coverage: float = 0.95, n_draws: int = 1000) -> Array:
+        """Equal-tailed interval for new observations, ``(2, observation, *event)``."""
+        tail = (1.0 - check_coverage(coverage)) / 2.0
+        return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws)
+
+    def predict_mean(self, x: Any = None, n_draws: int = 1000) -> Array:
+        """Mean of new observations, ``(observation, *event)``, over draws and chains, from the model's own means.
+
+        For a classifier these are the mean class probabilities.
+        """
+        pieces = []
+        for chunk in self._chunks(x, None):
+            blocks = self._blocks(n_draws, chunk.x, self.seed)
+            means = torch.cat([predictive_mean(self.model(block, chunk.x)) for block in blocks], 2)
+            mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
+            pieces.append(_hide(mean, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
+        return np.concatenate(pieces)
+
+    def _predict(self, x: Any, n_draws: int, n_observations: int | None, seed: int | None) -> Iterator[Array]:
+        for index, chunk in enumerate(self._chunks(x, n_observations)):
+            parts = []
+            for number, block in enumerate(self._blocks(n_draws, chunk.x, self._seed(seed))):
+                predictive = self.model(block, chunk.x)
+                wide = predictive.expand(torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
+                with seeded(self._seed(seed), "outcome", index, number):
+                    parts.append(_hide(wide.sample(), chunk.mask).numpy())
+            yield np.moveaxis(np.concatenate(parts, axis=2)[:, :, :n_draws], 2, 1)
+
+    def _chunks(self, x: Any, n_observations: int | None) -> Iterator[Batch]:
+        """Split the observations to predict into blocks of fixed size, so that memory stays bounded."""
+        if x is None:
+            yield Batch(torch.zeros(1, n_observations or 1, 1))
+            return
+        if n_observations is not None:
+            raise GPSError("n_observations is for models without covariates; with x there is one for each row")
+        tensor, mask = self._covariates(x)
+        for start in range(0, len(tensor), _ROWS):
+            rows = tensor[start : start + _ROWS]
+            seen = None if mask is None else aligned(mask[start : start + _ROWS])
+            yield Batch(torch.zeros(1, len(rows), 1), aligned(rows), seen)
+
+    # --- export ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the distribution into a directory; ``gpsuq.load(path, model=...)`` gives it back with your model."""
+        return save(self, path, force=force)
+
+    def to_datatree(self, n_draws: int = 1000) -> DataTree:
+        """Export draws for ArviZ: group ``uq`` with dimensions chain, draw and one per parameter axis."""
+        from arviz_base import from_dict
+
+        if self.conditional:
+            raise GPSError("parameters depend on x; export draws(x=...) for the x you care about")
+        draws = self.draws(n_draws)
+        dims, coords = {}, {}
+        for name, value in draws.items():
+            if value.ndim == 2:
+                continue
+            dims[name] = [f"{name}_dim{axis}" for axis in range(value.ndim - 2)]
+            if value.ndim == 3 and self.generator.parameter_map.declared[name].size == "features":
+                dims[name] = ["coef"]
+                coords["coef"] = self._feature_labels(value.shape[2])
+        tree: DataTree = from_dict({"uq": draws}, dims=dims, coords=coords)
+        return tree
+
+    def plot_marginals(self, *, parameters: Sequence[str] | None = None, n_draws: int = 2000) -> Figure:
+        """Plot the marginal of every parameter, or of some; see :func:`gpsuq.plots.distributions.marginals`."""
+        return marginals(self._shown(parameters, n_draws, _MOST_MARGINALS))
+
+    def plot_pairs(self, *, parameters: Sequence[str] | None = None, n_draws: int = 1000) -> Figure:
+        """Plot every pair of parameters; see :func:`gpsuq.plots.distributions.pairs`."""
+        return pairs(self._shown(parameters, n_draws, _MOST_PAIRS))
+
+    def _shown(self, parameters: Sequence[str] | None, n_draws: int, most: int) -> pd.DataFrame:
+        """Return draws of the parameters that a figure shows."""
+        table = self.columns(n_draws)
+        if parameters is None:
+            # What does not vary with the noise is one value per chain: nothing to see.
+            shared = self.generator.parameter_map.names(random=False)
+            table = table[[column for column in table if str(column).split("[")[0] not in shared]]
+        else:
+            unknown = [name for name in parameters if name not in table]
+            if unknown:
+                raise GPSError(f"no parameters named {unknown}; there are {list(table)}")
+            table = table[list(parameters)]
+        if table.shape[1] > most:
+            raise GPSError(
+                f"{table.shape[1]} parameters are too many for one figure; choose at most {most} by parameters="
+            )
+        return table
+
+    def columns(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> pd.DataFrame:
+        """Draws as a table: one column per number, indexed by chain and draw; for G(X, Z), at the single row of x."""
+        if self.conditional and (x is None or len(x) != 1):
+            raise GPSError("parameters depend on x: pass the one row that the table is for, or use draws(x=...)")
+        table: dict[str, Array] = {}
+        for name, value in self.draws(n_draws, x if self.conditional else None, seed=seed).items():
+            shape = value.shape[3:] if self.conditional else value.shape[2:]
+            flat = value.reshape(self.n_chains * n_draws, -1)
+            table |= dict(zip(self._labels(name, shape), flat.T, strict=True))
+        index = pd.MultiIndex.from_product([range(self.n_chains), range(n_draws)], names=["chain", "draw"])
+        return pd.DataFrame(table, index=index)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _seed(self, seed: int | None) -> int:
+        return self.seed if seed is None else seed
+
+    def _x(self, x: Any) -> Tensor | None:
+        """Check covariates and give them the shape ``(1, observation, 1, *one_x)``."""
+        return None if x is None else aligned(self._covariates(x)[0])
+
+    def _covariates(self, x: Any) -> tuple[Tensor, Tensor | None]:
+        """Check covariates against those of the fit; ragged groups come padded, with a mask of what is there."""
+        columns = getattr(x, "columns", None)
+        if columns is not None and self.feature_names is not None:
+            names = [str(column) for column in columns]
+            if sorted(names) != sorted(self.feature_names):
+                raise GPSError(f"x has columns {names}, the fit had {self.feature_names}")
+            x = x.iloc[:, [names.index(name) for name in self.feature_names]]
+        if not isinstance(x, list | tuple) and np.ndim(x) == 0:
+            raise GPSError("x must be an array with one row per observation")
+        lengths = [len(item) if np.ndim(item) > 1 else 1 for item in x] if isinstance(x, list | tuple) else []
+        targets: Any = [np.zeros(length) for length in lengths] if len(set(lengths)) > 1 else torch.zeros(len(x))
+        data = observations(x, targets, dtype=self.generator.shared.dtype)
+        assert data.x is not None
+        shape = tuple(data.x.shape[1:])
+        if self.x_shape is None or len(shape) != len(self.x_shape) or shape[-1] != self.x_shape[-1]:
+            raise GPSError(f"one row of x has shape {shape}, in the fit it had {self.x_shape}")
+        return data.x, data.mask
+
+    def _blocks(self, n_draws: int, x: Tensor | None, seed: int) -> Iterator[dict[str, Tensor]]:
+        """Generate whole blocks of draws, ``(chain, 1 or observation, block, *shape)``, for the trained chains."""
+        if n_draws < 1:
+            raise GPSError(f"n_draws must be at least 1, got {n_draws}")
+        if self.conditional and x is None:
+            raise GPSError("this generator is G(X, Z): its parameters depend on x, so pass x=...")
+        generator = self.generator
+        for number in range(-(-n_draws // _BLOCK)):
+            shape = (generator.n_chains, 1, _BLOCK, generator.noise_dim)
+            noise = torch.randn(shape, generator=random_block(seed, "draw", number), dtype=generator.shared.dtype)
+            with torch.no_grad():
+                values = generator(noise, x)
+            yield {name: value[self.chains] for name, value in values.items()}
+
+    def _feature_labels(self, count: int) -> list[str]:
+        if self.feature_names is not None and len(self.feature_names) == count:
+            return self.feature_names
+        return [f"x{index}" for index in range(count)]
+
+    def _labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        if not shape:
+            return [name]
+        if self.generator.parameter_map.declared[name].size == "features":
+            return [f"{name}[{label}]" for label in self._feature_labels(shape[0])]
+        return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Put NaN where a padded group has no measure."""
+    return values if mask is None else torch.where(mask, values, torch.nan)
+
+
+def _pooled(draws: Array) -> Array:
+    """Put the draws of all chains into one first axis."""
+    return draws.reshape(-1, *draws.shape[2:])
+
+
+def _pieces(draws: Array, coverage: float) -> Any:
+    """Highest-density region of every number in draws ``(draw, *shape)``, nested like the shape."""
+    if draws.ndim == 1:
+        return highest_density(draws, coverage)
+    return [_pieces(draws[:, index], coverage) for index in range(draws.shape[1])]

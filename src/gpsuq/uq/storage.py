@@ -1,0 +1,115 @@
+"""A UQ distribution as words and numbers, and back; the observation model is code, and comes from the user."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpsuq.core.generators import MLP, Generator, GeneratorSpec, as_generator_spec
+from gpsuq.core.models import ObservationModel
+from gpsuq.core.parameters import DataScale, ParameterMap
+from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.generative import History
+from gpsuq.errors import MissingCodeError
+from gpsuq.files import module_tensors, under
+from gpsuq.storage import feature_names, your_code
+from gpsuq.uq.distribution import UQDistribution
+
+_HISTORY = ("fit", "pair", "held_out")
+_SCALES = ("y_center", "y_scale", "x_center", "x_scale")
+
+
+def describe(uq: UQDistribution) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Give what is needed to build the distribution again, with the user's model at hand."""
+    generator = uq.generator
+    spec, scale = generator.body.spec, generator.parameter_map.scale
+    config = {
+        "parameters": {name: repr(parameter) for name, parameter in uq.model.parameters.items()},
+        "generator": asdict(spec) if isinstance(spec, MLP) else None,
+        "dtype": str(generator.shared.dtype).removeprefix("torch."),
+        "n_chains": generator.n_chains,
+        "chains": uq.chains,
+        "seed": uq.seed,
+        "reweighted": uq.reweighted,
+        "feature_names": uq.feature_names,
+        "x_shape": None if uq.x_shape is None else list(uq.x_shape),
+        "n_features": generator.parameter_map.n_features,
+        "x_width": scale.x_width,
+        "evaluated_at": uq.history.evaluated_at,
+        "findings": [asdict(finding) for finding in uq.findings],
+    }
+    tensors = module_tensors(generator, "generator/")
+    for name in _HISTORY:
+        if values := getattr(uq.history, name):
+            tensors[f"history/{name}"] = torch.stack(values)
+    for name in _SCALES:
+        if (value := getattr(scale, name)) is not None:
+            tensors[f"scale/{name}"] = value.clone().contiguous()
+    return config, tensors
+
+
+def restore(
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    *,
+    model: ObservationModel | None = None,
+    generator: GeneratorSpec | nn.Module | None = None,
+) -> UQDistribution:
+    """Build the distribution that was described, for the user's model (and generator, where it was not an MLP)."""
+    if model is None:
+        declared = ", ".join(f"{name}={kind}" for name, kind in config["parameters"].items())
+        raise MissingCodeError(
+            "this UQ distribution belongs to an observation model of yours, and a saved model holds no code: pass it, "
+            f"as in gpsuq.load(path, model=...); its parameters are {declared}"
+        )
+    if not isinstance(model, ObservationModel):
+        raise MissingCodeError(f"model= takes the ObservationModel of the fit, not a {type(model).__name__}")
+    if {name: repr(parameter) for name, parameter in model.parameters.items()} != config["parameters"]:
+        raise MissingCodeError(f"the model that was passed declares other parameters than {config['parameters']}")
+    own = config["generator"] is None
+    if own and generator is None:
+        raise MissingCodeError(
+            "this UQ distribution has a generator of your own, and a saved model holds no code: pass it, as in "
+            "gpsuq.load(path, model=..., generator=...)"
+        )
+    with your_code("generator") if own else nullcontext():
+        built = _built(config, tensors, model, generator)
+    history = History(
+        **{name: list(tensors.get(f"history/{name}", torch.empty(0)).unbind(0)) for name in _HISTORY},
+        evaluated_at=list(config["evaluated_at"]),
+    )
+    x_shape = None if config["x_shape"] is None else tuple(config["x_shape"])
+    result = UQDistribution(
+        built,
+        model,
+        config["chains"],
+        seed=config["seed"],
+        reweighted=config["reweighted"],
+        history=history,
+        feature_names=feature_names(config, None if x_shape is None else x_shape[-1]),
+        x_shape=x_shape,
+    )
+    result.findings = [Finding(**finding) for finding in config["findings"]]
+    return result
+
+
+def _built(
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    model: ObservationModel,
+    generator: GeneratorSpec | nn.Module | None,
+) -> Generator:
+    """Build the generator that was saved, an MLP unless it was the user's own, with its weights."""
+    held = config["generator"]
+    spec = as_generator_spec(generator) if held is None else MLP(**held | {"hidden": tuple(held["hidden"])})
+    scale = DataScale(**{name: tensors.get(f"scale/{name}") for name in _SCALES}, x_width=config["x_width"])  # type: ignore[arg-type]
+    n_features, n_chains = config["n_features"], int(config["n_chains"])
+    parameter_map = ParameterMap(model.parameters, n_features, scale)
+    body = spec.build(parameter_map.width(random=True), n_chains, scale, n_features, 0)
+    built = Generator(body, parameter_map, n_chains).to(getattr(torch, config["dtype"]))
+    built.load_state_dict(under(tensors, "generator/"))
+    return built

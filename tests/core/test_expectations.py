@@ -1,0 +1,387 @@
+import itertools
+
+import numpy as np
+import pytest
+import scoringrules
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.distributions import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Distribution,
+    Exponential,
+    Gamma,
+    Independent,
+    NegativeBinomial,
+    Normal,
+    OneHotCategorical,
+    Pareto,
+    Poisson,
+    StudentT,
+    Uniform,
+)
+from torch.distributions import Laplace as LaplaceDistribution
+
+from gpsuq.core.expectations import draw_shifts, kernel_score
+from gpsuq.core.kernels import Energy, Gaussian, Kernel, Laplace, Mixture
+from gpsuq.errors import GPSError
+
+C, N, M = 2, 3, 6
+
+
+def parameters(*shape, low=-1.0, high=1.0, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return low + (high - low) * torch.rand(*shape, generator=generator, dtype=dtype)
+
+
+def observe(distribution: Distribution, seed: int = 0):
+    """One outcome of draw 0 of chain 0 for each observation, shaped like observations."""
+    torch.manual_seed(seed)
+    return distribution.sample()[:1, :, :1]
+
+
+def monte_carlo(kernel: Kernel, distribution: Distribution, y, encode, events, size=40_000):
+    """Both terms by brute force: many independent outcomes of every draw, all pairs of different draws."""
+    torch.manual_seed(1)
+    first, second = (encode(distribution.sample((size,))) for _ in range(2))
+    fit = -2 * kernel(first, encode(y), events).mean((0, 3))
+    pairs = [
+        kernel(first[:, :, :, m], second[:, :, :, k], events).mean(0) for m in range(M) for k in range(M) if m != k
+    ]
+    return fit, torch.stack(pairs).mean(0)
+
+
+SCALARS = {
+    "normal-gaussian": (Gaussian(0.8), Normal(parameters(C, N, M), parameters(C, N, M, low=0.2, seed=1))),
+    "normal-energy": (Energy(), Normal(parameters(C, N, M), parameters(C, N, M, low=0.2, seed=1))),
+    "bernoulli-gaussian": (Gaussian(0.8), Bernoulli(parameters(C, N, M, low=0.1, high=0.9))),
+    "bernoulli-laplace": (Laplace(0.8), Bernoulli(parameters(C, N, M, low=0.1, high=0.9))),
+    "poisson-gaussian": (Gaussian(9.0), Poisson(parameters(C, N, M, low=0.5, high=6.0))),
+    "poisson-energy": (Energy(), Poisson(parameters(C, N, M, low=0.5, high=6.0))),
+    "binomial-gaussian": (Gaussian(9.0), Binomial(7, parameters(C, N, M, low=0.1, high=0.9))),
+    "negative-binomial-gaussian": (
+        Gaussian(9.0),
+        NegativeBinomial(parameters(C, N, M, low=1.0, high=5.0), parameters(C, N, M, low=0.2, high=0.7, seed=1)),
+    ),
+    "normal-mixture": (
+        Mixture((Gaussian(0.5), Gaussian(4.0), Energy()), (0.5, 0.2, 0.3)),
+        Normal(parameters(C, N, M), parameters(C, N, M, low=0.2, seed=1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_closed_forms_agree_with_monte_carlo(name):
+    kernel, distribution = SCALARS[name]
+    y = observe(distribution)
+    exact = kernel_score(kernel, distribution, y, n_pairs=None)
+    fit, pair = monte_carlo(kernel, distribution, y, lambda t: t, 0)
+    tolerance = 0.02 * float(fit.abs().mean())
+    assert torch.allclose(exact.fit, fit, atol=tolerance)
+    assert torch.allclose(exact.pair, pair, atol=tolerance)
+
+
+def test_exact_means_no_randomness():
+    for kernel, distribution in SCALARS.values():
+        y = observe(distribution)
+        first, second = (kernel_score(kernel, distribution, y) for _ in range(2))
+        assert torch.equal(first.score, second.score)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.8), Energy(), lambda: None], ids=["gaussian", "energy", "own"])
+def test_categories_are_compared_as_one_hot_vectors(kernel):
+    if not isinstance(kernel, Kernel):
+        from gpsuq.core.kernels import CallableKernel
+
+        kernel = CallableKernel(lambda a, b: (a * b).sum(-1))
+    distribution = Categorical(logits=parameters(C, N, M, 4))
+    y = observe(distribution)
+    exact = kernel_score(kernel, distribution, y)
+    fit, pair = monte_carlo(kernel, distribution, y, lambda t: torch.nn.functional.one_hot(t, 4).double(), 1)
+    assert torch.allclose(exact.fit, fit, atol=0.02)
+    assert torch.allclose(exact.pair, pair, atol=0.02)
+    one_hot = kernel_score(
+        kernel, OneHotCategorical(logits=distribution.logits), torch.nn.functional.one_hot(y, 4).double()
+    )
+    assert torch.allclose(one_hot.score, exact.score)
+
+
+def test_the_categorical_score_is_the_brier_score_of_the_mean():
+    probabilities = parameters(1, 1, 2000, 3, low=0.0).softmax(-1)
+    y = torch.zeros(1, 1, 1, dtype=torch.long)
+    score = kernel_score(Gaussian(1.0), Categorical(probabilities), y).score
+    mean = probabilities.mean(2).squeeze()
+    c = np.exp(-2.0)
+    brier = float(mean.square().sum() - 2 * mean[0])
+    assert float(score) == pytest.approx((1 - c) * brier + c - 2 * c, abs=2e-3)
+
+
+def test_vectors_of_categories_multiply():
+    logits = parameters(C, N, M, 2, 3)
+    distribution = Independent(Categorical(logits=logits), 1)
+    y = observe(distribution)
+    exact = kernel_score(Gaussian(2.0), distribution, y, n_pairs=None)
+    assert exact.score.shape == (C, N)
+    fit, pair = monte_carlo(Gaussian(2.0), distribution, y, lambda t: torch.nn.functional.one_hot(t, 3).double(), 2)
+    assert torch.allclose(exact.fit, fit, atol=0.02)
+    assert torch.allclose(exact.pair, pair, atol=0.02)
+    one_hot = Independent(OneHotCategorical(logits=logits), 1)
+    other = kernel_score(Gaussian(2.0), one_hot, torch.nn.functional.one_hot(y, 3).double(), n_pairs=None)
+    assert torch.allclose(other.score, exact.score)
+    torch.manual_seed(0)
+    sampled = kernel_score(Gaussian(2.0), distribution, y, n_outcomes=400, n_pairs=None)
+    assert torch.allclose(sampled.score, exact.score, atol=0.15)
+
+
+def test_binomials_with_different_totals_are_enumerated():
+    total = torch.tensor([3.0, 5.0, 7.0], dtype=torch.float64)[None, :, None]
+    distribution = Binomial(total, parameters(C, N, M, low=0.1, high=0.9))
+    y = torch.minimum(torch.full((1, N, 1), 4.0, dtype=torch.float64), total)
+    exact = kernel_score(Gaussian(4.0), distribution, y, n_pairs=None)
+    fit, pair = monte_carlo(Gaussian(4.0), distribution, y, lambda t: t, 0)
+    assert torch.allclose(exact.fit, fit, atol=0.02)
+    assert torch.allclose(exact.pair, pair, atol=0.02)
+
+
+def test_a_mixture_of_kernels_is_exact_for_vectors_of_counts():
+    distribution = Independent(Poisson(parameters(C, N, M, 2, low=0.5, high=4.0)), 1)
+    y = observe(distribution)
+    kernel = Mixture((Gaussian(1.0), Gaussian(9.0)))
+    first, second = (kernel_score(kernel, distribution, y).score for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [Uniform(parameters(C, N, M), 3.0), Pareto(1.0, 2.0 + parameters(C, N, M)), Exponential(1.5 + parameters(C, N, M))],
+    ids=lambda d: type(d).__name__,
+)
+def test_continuous_supports_are_not_mistaken_for_counts(distribution):
+    assert torch.isfinite(kernel_score(Gaussian(1.0), distribution, torch.ones(1, N, 1)).score).all()
+
+
+def test_a_diverged_chain_does_not_spoil_the_others():
+    rate = torch.full((C, N, M), 3.0)
+    rate[1] = torch.nan
+    score = kernel_score(Gaussian(4.0), Poisson(rate, validate_args=False), torch.ones(1, N, 1)).score
+    assert torch.isfinite(score[0]).all()
+    assert torch.isnan(score[1]).all()
+
+
+def test_tables_of_probabilities_stay_small(monkeypatch):
+    monkeypatch.setattr("gpsuq.core.expectations.MAX_TABLE", 100)
+    distribution = Poisson(torch.full((C, N, M), 3.0))
+    first, second = (kernel_score(Gaussian(4.0), distribution, torch.ones(1, N, 1)).score for _ in range(2))
+    assert not torch.equal(first, second)  # sampled
+
+
+VECTORS = {
+    "normal": Independent(Normal(parameters(C, N, M, 3), parameters(C, N, M, 3, low=0.3, seed=1)), 1),
+    "poisson": Independent(Poisson(parameters(C, N, M, 2, low=0.5, high=4.0)), 1),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_independent_coordinates_multiply(name):
+    kernel, distribution = Gaussian(4.0), VECTORS[name]
+    y = observe(distribution)
+    exact = kernel_score(kernel, distribution, y, n_pairs=None)
+    fit, pair = monte_carlo(kernel, distribution, y, lambda t: t, 1)
+    assert torch.allclose(exact.fit, fit, atol=0.02)
+    assert torch.allclose(exact.pair, pair, atol=0.02)
+
+
+@pytest.mark.parametrize("n_outcomes", [None, 3])
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_masked_coordinate_is_as_good_as_none(name, n_outcomes):
+    distribution = VECTORS[name]
+    y = observe(distribution)
+    mask = torch.ones_like(y, dtype=torch.bool)
+    mask[..., 1] = False
+    y_broken = torch.where(mask, y, 99.0)
+    torch.manual_seed(0)
+    masked = kernel_score(Gaussian(4.0), distribution, y_broken, mask=mask, n_outcomes=n_outcomes)
+    if n_outcomes is None:
+        base = distribution.base_dist
+        kept = [i for i in range(y.shape[-1]) if i != 1]
+        if name == "normal":
+            smaller = Independent(Normal(base.loc[..., kept], base.scale[..., kept]), 1)
+        else:
+            smaller = Independent(Poisson(base.rate[..., kept]), 1)
+        assert torch.allclose(masked.score, kernel_score(Gaussian(4.0), smaller, y[..., kept]).score)
+    else:
+        torch.manual_seed(0)
+        other = kernel_score(Gaussian(4.0), distribution, y, mask=mask, n_outcomes=n_outcomes)
+        assert torch.equal(masked.score, other.score)
+
+
+def test_sample_scores_agree_with_scoringrules():
+    outcomes = parameters(1, 4, 9)
+    y = parameters(1, 4, 1, seed=5)
+    points = Normal(outcomes, torch.full_like(outcomes, 1e-9))  # each draw is its one outcome
+    for options in ({"n_pairs": None}, {"n_pairs": None, "n_outcomes": 1}):
+        gaussian = kernel_score(Gaussian(2.0), points, y, **options).score
+        theirs = scoringrules.gksuv_ensemble(y[0, :, 0].numpy(), outcomes[0].numpy(), estimator="fair")
+        assert np.allclose(gaussian[0].numpy(), 2 * theirs - 1, atol=1e-6)
+        energy = kernel_score(Energy(), points, y, **options).score
+        crps = scoringrules.crps_ensemble(y[0, :, 0].numpy(), outcomes[0].numpy(), estimator="fair")
+        assert np.allclose(energy[0].numpy(), 2 * crps, atol=1e-6)
+    vectors = parameters(1, 4, 9, 3)
+    cloud = Independent(Normal(vectors, torch.full_like(vectors, 1e-9)), 1)
+    target = parameters(1, 4, 1, 3, seed=6)
+    ours = kernel_score(Gaussian(2.0), cloud, target, n_pairs=None).score
+    theirs = scoringrules.gksmv_ensemble(target[0, :, 0].numpy(), vectors[0].numpy(), estimator="fair")
+    assert np.allclose(ours[0].numpy(), 2 * theirs - 1, atol=1e-6)
+
+
+def test_the_energy_score_of_one_normal_is_twice_its_crps():
+    loc, scale = torch.full((1, 1, 2), 0.1), torch.full((1, 1, 2), 1.2)
+    score = kernel_score(Energy(), Normal(loc, scale), torch.full((1, 1, 1), 0.3)).score
+    assert float(score) == pytest.approx(2 * scoringrules.crps_normal(0.3, 0.1, 1.2), rel=1e-5)
+
+
+# --- only different draws are paired ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_outcomes", [None, 1, 2, 5])
+@pytest.mark.parametrize("n_pairs", [None, 1, 2])
+def test_two_outcomes_of_one_draw_are_never_paired(n_outcomes, n_pairs):
+    """Draws lie so far apart that only outcomes of one draw could be similar: the second term must vanish."""
+    loc = torch.arange(M, dtype=torch.float64).mul(1e4).expand(C, N, M)
+    distributions = [Normal(loc, torch.full_like(loc, 1e-3)), Poisson(loc / 40)] if n_outcomes != 1 else []
+    for distribution in distributions or [Normal(loc, torch.full_like(loc, 1e-3))]:
+        terms = kernel_score(Gaussian(1.0), distribution, torch.zeros(1, N, 1), n_outcomes=n_outcomes, n_pairs=n_pairs)
+        assert float(terms.pair.abs().max()) < 1e-6
+
+
+def test_categories_of_one_draw_are_never_paired():
+    sure = torch.eye(4).expand(C, N, 4, 4)  # draw m always gives class m
+    terms = kernel_score(Gaussian(0.01), Categorical(sure), torch.zeros(1, N, 1))
+    assert float(terms.pair.abs().max()) < 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(n_draws=st.integers(2, 9))
+def test_all_shifts_are_all_pairs(n_draws):
+    values = torch.randn(1, 1, n_draws, generator=torch.Generator().manual_seed(n_draws), dtype=torch.float64)
+    distribution = Normal(values, torch.full_like(values, 0.3))
+    pair = kernel_score(Gaussian(1.0), distribution, torch.zeros(1, 1, 1), n_pairs=None).pair
+    each = [
+        kernel_score(Gaussian(1.0), Normal(values[..., [a, b]], 0.3), torch.zeros(1, 1, 1)).pair
+        for a, b in itertools.combinations(range(n_draws), 2)
+    ]
+    assert float(pair) == pytest.approx(float(torch.stack(each).mean()), rel=1e-9)
+    assert sum(weight for _, weight in draw_shifts(n_draws, None)) == pytest.approx(1.0)
+
+
+def test_a_few_pairs_estimate_all_pairs_without_bias():
+    torch.manual_seed(0)
+    loc = torch.randn(1, 4000, 12, dtype=torch.float64)
+    distribution = Normal(loc, torch.full_like(loc, 0.5))
+    few, all_pairs = (
+        kernel_score(Gaussian(1.0), distribution, torch.zeros(1, 4000, 1), n_pairs=k).pair for k in (2, None)
+    )
+    difference = few - all_pairs
+    assert abs(float(difference.mean())) < 4 * float(difference.std()) / 4000**0.5
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+
+def gradient(distribution_of, raw, y, **options):
+    raw = raw.clone().requires_grad_()
+    kernel_score(Gaussian(2.0), distribution_of(raw), y, **options).score.sum().backward()
+    return raw.grad
+
+
+@pytest.mark.parametrize(
+    ("make", "y"),
+    [
+        (lambda raw: Normal(raw, torch.full_like(raw, 0.7)), 0.3),
+        (lambda raw: Poisson(raw.exp()), 2.0),
+        (lambda raw: Bernoulli(logits=raw), 1.0),
+    ],
+    ids=["reparameterised", "score-function", "score-function-binary"],
+)
+def test_sampled_gradients_are_unbiased(make, y):
+    raw = parameters(1, 1, 4)
+    observed = torch.full((1, 1, 1), y, dtype=torch.float64)
+    exact = gradient(make, raw, observed, n_pairs=None)
+    torch.manual_seed(0)
+    sampled = torch.stack([gradient(make, raw, observed, n_outcomes=4, n_pairs=None) for _ in range(3000)])
+    error = sampled.std(0) / 3000**0.5
+    assert ((sampled.mean(0) - exact).abs() < 4.5 * error).all()
+
+
+def test_the_baseline_lowers_the_variance(monkeypatch):
+    from gpsuq.core import expectations
+
+    # y far from all outcomes: rewards have a mean, which is what a baseline takes away.
+    raw, y = parameters(1, 1, 4), torch.full((1, 1, 1), 30.0, dtype=torch.float64)
+
+    def make(r):
+        return Poisson(r.exp())
+
+    def variance():
+        torch.manual_seed(0)
+        return torch.stack([gradient(make, raw, y, n_outcomes=5) for _ in range(300)]).var(0).sum()
+
+    with_baseline = variance()
+
+    def plain(distribution, outcomes, rewards):
+        return (distribution.log_prob(outcomes) * rewards.detach()).mean((0, 3))
+
+    monkeypatch.setattr(expectations, "_score_function", plain)
+    assert with_baseline < 0.7 * variance()
+
+
+def test_continuous_distributions_without_closed_form_are_sampled():
+    loc = parameters(C, N, M)
+    for distribution in (StudentT(4.0, loc, 1.0), LaplaceDistribution(loc, 1.0), Gamma(loc.exp(), 1.0)):
+        terms = kernel_score(Gaussian(1.0), distribution, torch.ones(1, N, 1, dtype=torch.float64))
+        assert terms.fit.shape == terms.pair.shape == (C, N)
+        assert torch.isfinite(terms.score).all()
+
+
+def test_huge_counts_fall_back_to_sampling():
+    rate = torch.full((1, 2, 4), 1e5)
+    terms = kernel_score(Gaussian(1e5), Poisson(rate), torch.full((1, 2, 1), 1e5))
+    assert torch.isfinite(terms.score).all()
+
+
+def test_observations_without_covariates_share_one_pair_term():
+    distribution = Normal(parameters(C, 1, M), parameters(C, 1, M, low=0.2, seed=1))
+    terms = kernel_score(Gaussian(1.0), distribution, torch.linspace(-1, 1, 7, dtype=torch.float64)[None, :, None])
+    assert terms.fit.shape == (C, 7)
+    assert terms.score.shape == (C, 7)
+
+
+class Silent(Distribution):
+    """A distribution that can do nothing."""
+
+    arg_constraints = {}  # noqa: RUF012
+
+    @property
+    def support(self):
+        return torch.distributions.constraints.real
+
+
+def test_a_distribution_for_which_nothing_fits_is_named():
+    with pytest.raises(GPSError, match="no expectation for Silent"):
+        kernel_score(Gaussian(1.0), Silent(torch.Size([1, 1, 4]), validate_args=False), torch.zeros(1, 1, 1))
+
+
+def test_bad_counts_are_errors():
+    distribution = Normal(parameters(1, 1, 4), torch.tensor(1.0, dtype=torch.float64))
+    y = torch.zeros(1, 1, 1)
+    with pytest.raises(GPSError, match="n_outcomes"):
+        kernel_score(Gaussian(1.0), distribution, y, n_outcomes=0)
+    with pytest.raises(GPSError, match="n_pairs"):
+        kernel_score(Gaussian(1.0), distribution, y, n_pairs=0)
+    with pytest.raises(GPSError, match="at least 2"):
+        kernel_score(Gaussian(1.0), Normal(torch.zeros(1, 1, 1), 1.0), y)
+    with pytest.raises(GPSError, match="leave-one-out"):
+        kernel_score(Gaussian(1.0), Poisson(torch.ones(1, 1, 4)), y, n_outcomes=1)
+    assert Exponential(torch.ones(1, 1, 4)).has_rsample

@@ -1,0 +1,13 @@
+"""Commands as a user gives them."""
+
+from typer.testing import CliRunner
+
+
+def invoke(*arguments):
+    """Give `gpsuq ARGUMENTS`, or `python -m paper ARGUMENTS` where the first is "paper"."""
+    words = [str(argument) for argument in arguments]
+    if words[0] == "paper":
+        from paper.__main__ import app
+    else:
+        from gpsuq.cli import app
+    return CliRunner().invoke(app, words[words[0] == "paper" :])
