@@ -1,18 +1,35 @@
-"""What the fits of all estimators share: they end well, or leave the estimator as it was."""
+"""What the fits of all estimators share: arguments checked as declared, and an end that is good or leaves no trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
+
+from gpsuq.errors import GPSError
 
 E = TypeVar("E")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def check_parameters(estimator: Any) -> None:
+    """Raise where an argument of an estimator breaks what its class declares in ``_parameter_constraints``.
+
+    These are data, as in scikit-learn: from the name of an argument to a list of types, ``Interval``, ``StrOptions`` and
+    the like, one of which it must fulfil.
+    """
+    constraints = getattr(estimator, "_parameter_constraints", {})
+    try:
+        validate_parameter_constraints(constraints, estimator.get_params(deep=False), type(estimator).__name__)
+    except InvalidParameterError as error:
+        raise GPSError(str(error)) from error
+
+
 def whole_or_not_at_all(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
-    """Let a fit that fails or is interrupted leave the estimator exactly as it was before.
+    """Check the arguments, and let a fit that fails or is interrupted leave the estimator exactly as it was before.
 
     Classes and columns are learned before training, what is trained is kept after it: half of both would be a model
     that never was.
@@ -33,6 +50,8 @@ def whole_or_not_at_all(fit: Callable[Concatenate[E, P], R]) -> Callable[Concate
 
     @wraps(fit)
     def fitted(estimator: E, /, *arguments: P.args, **options: P.kwargs) -> R:
+        if hasattr(estimator, "_parameter_constraints"):
+            check_parameters(estimator)
         before = vars(estimator).copy()
         try:
             return fit(estimator, *arguments, **options)
