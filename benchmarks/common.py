@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # paper/ is not installed
 
 from paper.record import environment
 
@@ -19,7 +22,7 @@ from paper.record import environment
 def interleaved(
     functions: dict[str, Callable[[], None]], *, repeats: int = 41, seconds: float = 3.0
 ) -> dict[str, float]:
-    """Median milliseconds of each function, called in turn so that a slow moment of the machine hits all alike.
+    """Return median milliseconds of each function, called in turn so that a slow moment of the machine hits all alike.
 
     Each timed call follows an untimed one: otherwise the first function would pay for what the last one left in the
     caches and the allocator.
@@ -40,7 +43,7 @@ def interleaved(
 
 
 def saved_megabytes(loss: Callable[[], torch.Tensor]) -> float:
-    """Memory that autograd keeps for the backward pass, each storage counted once."""
+    """Return the megabytes that autograd keeps for the backward pass, each storage counted once."""
     storages: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -55,9 +58,46 @@ def saved_megabytes(loss: Callable[[], torch.Tensor]) -> float:
 
 
 def in_own_process(script: str, *arguments: int) -> Any:
-    """Call ``script --one ARGUMENTS`` in a process of its own and give the JSON of its last line."""
+    """Call ``script --one ARGUMENTS`` in a process of its own and return the JSON of its last line."""
     call = [sys.executable, script, "--one", *map(str, arguments)]
     return json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def fits_by_size(
+    script: str,
+    one: Callable[[int, int], dict[str, float]],
+    sizes: Sequence[int],
+    *,
+    replicates: int,
+    summarise: Callable[[list[dict[str, float]]], dict[str, Any]],
+) -> None:
+    """Run the command of a benchmark that fits data of several sizes, each fit in a process of its own.
+
+    ``one(n, seed)`` measures a fit. The sizes come in turn, so that a slow moment of the machine hits all alike, and
+    what ``summarise`` makes of the rows is written whenever all sizes are done.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--replicates", type=int, default=replicates)
+    parser.add_argument("--one", type=int, nargs=2)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(one(*arguments.one)))
+        return
+    name = Path(script).stem
+    rows: list[dict[str, float]] = []
+    for seed in range(arguments.replicates):
+        for n in sizes:
+            rows.append(in_own_process(script, n, seed))
+            print(rows[-1], flush=True)
+        command = f"python benchmarks/{name}.py --replicates {arguments.replicates}"
+        write(arguments.out, name, command, {"rows": rows} | summarise(rows))
+
+
+def time_ratio(rows: list[dict[str, float]], sizes: Sequence[int]) -> float:
+    """Return the median seconds of the largest size over those of the smallest."""
+    small, large = (np.median([row["seconds"] for row in rows if row["n"] == n]) for n in (sizes[0], sizes[-1]))
+    return float(large / small)
 
 
 def write(out: Path, name: str, command: str, rows: Any) -> Path:

@@ -6,12 +6,11 @@ machine hits both alike.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from pathlib import Path
 
 import numpy as np
+from common import fits_by_size, time_ratio
 
 SIZES = (10_000, 1_000_000)
 
@@ -52,38 +51,13 @@ def memory_mb(field: str) -> float:
     return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def main() -> None:
-    from common import in_own_process, write
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--replicates", type=int, default=3)
-    parser.add_argument("--one", type=int, nargs=2)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(one(*arguments.one)))
-        return
-    rows = []
-    for seed in range(arguments.replicates):
-        for n in SIZES:
-            rows.append(in_own_process(__file__, n, seed))
-            print(rows[-1], flush=True)
-            command = f"python benchmarks/linear_cost.py --replicates {arguments.replicates}"
-            write(arguments.out, "linear_cost", command, summarise(rows))
-
-
-def summarise(rows: list[dict[str, float]]) -> dict[str, object]:
-    each = {n: [row for row in rows if row["n"] == n] for n in SIZES}
-    result: dict[str, object] = {"rows": rows}
-    if all(each.values()):
-        small, large = (each[n] for n in SIZES)
-        error, least = (sum(row[name] for row in large) for name in ("error", "error_least_squares"))
-        result["time_ratio"] = float(
-            np.median([r["seconds"] for r in large]) / np.median([r["seconds"] for r in small])
-        )
-        result["error_ratio_at_largest_n"] = error / least
-    return result
+def summarise(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Compare times of both sizes, and errors at the larger one."""
+    error, least = (
+        sum(row[name] for row in rows if row["n"] == SIZES[-1]) for name in ("error", "error_least_squares")
+    )
+    return {"time_ratio": time_ratio(rows, SIZES), "error_ratio_at_largest_n": error / least}
 
 
 if __name__ == "__main__":
-    main()
+    fits_by_size(__file__, one, SIZES, replicates=3, summarise=summarise)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from pathlib import Path
 
 import numpy as np
+from common import fits_by_size, time_ratio
 
 SIZES = (10_000, 1_000_000)
 
@@ -37,26 +35,10 @@ def one(n: int, seed: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    from common import in_own_process, write
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--replicates", type=int, default=2)
-    parser.add_argument("--one", type=int, nargs=2)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(one(*arguments.one)))
-        return
-    rows = []
-    for seed in range(arguments.replicates):
-        for n in SIZES:
-            rows.append(in_own_process(__file__, n, seed))
-            print(rows[-1], flush=True)
-    small, large = (np.median([row["seconds"] for row in rows if row["n"] == n]) for n in SIZES)
-    command = f"python benchmarks/poisson_cost.py --replicates {arguments.replicates}"
-    write(arguments.out, "poisson_cost", command, {"rows": rows, "time_ratio": round(float(large / small), 3)})
+def summarise(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Compare times of both sizes."""
+    return {"time_ratio": round(time_ratio(rows, SIZES), 3)}
 
 
 if __name__ == "__main__":
-    main()
+    fits_by_size(__file__, one, SIZES, replicates=2, summarise=summarise)

@@ -1,5 +1,10 @@
 """Sphinx configuration."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder paper/ is not installed
+
 from gpsuq import __version__
 
 project = "gpsuq"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,13 +49,60 @@ FolderOption = Annotated[Path | None, typer.Option("--out", help="Directory for 
 ALL_METHODS = "plain,dropout,ensemble,gps-0.5,gps-0.25"
 
 
-def _add_experiment(
-    name: str, text: str, *, module: str | None = None, replicates: int | None = 1, leading: tuple[str, ...] = ()
+def _run(
+    name: str,
+    module: str,
+    idle: tuple[str, ...],
+    seed: int,
+    replicates: int | None,
+    out: Path,
+    steps: int | None,
+    *,
+    as_json: bool,
+    force: bool,
 ) -> None:
-    """Register ``python -m paper NAME``, which calls ``run`` of a module; without replicates it takes a seed only."""
-    source = f"paper.{module or name.replace('-', '_')}"
+    """Call ``run`` of a module, and write the page of what it gave."""
+    options = {"seed": seed, "replicates": replicates, "steps": steps}
+    with speaking() as console:
+        from gpsuq.engine.checkpoints import UNFINISHED, resumable
+        from gpsuq.reports.page import write_page
+        from gpsuq.reports.saved import REPORT_FILE
+        from paper.page import experiment_page
+        from paper.record import Asked
+
+        run = importlib.import_module(module).run
+        seeds = range(seed, seed + (replicates or 1))
+        given = {option: value for option, value in options.items() if option not in idle}
+        asked = Asked(name, out, seeds, given, steps, force, watched())
+        with going_on(out, force=force), resumable(out / UNFINISHED):
+            asked.prepare()
+            files = run(asked)
+        files.append(write_page(experiment_page(out), out / REPORT_FILE))
+    _tell(console, files, as_json=as_json)
+
+
+def _tell(console: Console, files: list[Path], *, as_json: bool) -> None:
+    """Name the files of an experiment, for machines with the numbers that it wrote down."""
+    numbers = {}
+    if as_json:
+        from paper.page import METRICS_FILE
+
+        record = json.loads(next(file for file in files if file.name == METRICS_FILE).read_text())
+        numbers = {name: record[name] for name in ("command", "seconds", "results")}
+    tell(console, files, as_json=as_json, **numbers)
+
+
+def _add_experiment(
+    name: str, text: str, *, module: str | None = None, replicates: int | None = 1, idle: tuple[str, ...] = ()
+) -> None:
+    """Register ``python -m paper NAME``, which calls ``run`` of a module; without replicates it takes a seed only.
+
+    Options that are ``idle`` change nothing, and are left out of the command that the experiment writes down.
+    """
     default = Path("results") / name.replace("-", "_")
     example = f"python -m paper {name} {'' if replicates is None else f'--replicates {replicates} '}--out {default}"
+
+    run = partial(_run, name, f"paper.{module or name.replace('-', '_')}", idle)
 
     def repeated(
         seed: SeedOption = 0,
@@ -64,7 +112,7 @@ def _add_experiment(
         as_json: JsonOption = False,
         force: ForceOption = False,
     ) -> None:
-        _run(source, out, *leading, seed, replicates, as_json=as_json, n_steps=steps, force=force)
+        run(seed, replicates, out, steps, as_json=as_json, force=force)
 
     def once(
         seed: SeedOption = 0,
@@ -73,7 +121,7 @@ def _add_experiment(
         as_json: JsonOption = False,
         force: ForceOption = False,
     ) -> None:
-        _run(source, out, *leading, seed, as_json=as_json, n_steps=steps, force=force)
+        run(seed, None, out, steps, as_json=as_json, force=force)
 
     app.command(name, help=f"{text}\n\nExample: {example}")(once if replicates is None else repeated)
 
@@ -88,13 +136,11 @@ _add_experiment(
     "outliers",
     "Compare with the Bayesian posterior where 5% of the responses are outliers (section 3.1).",
     module="linear",
-    leading=("outliers",),
 )
 _add_experiment(
     "classical",
     "Compare with the Bayesian posterior where the classical assumptions hold (section 3.1).",
     module="linear",
-    leading=("classical",),
 )
 _add_experiment(
     "contamination",
@@ -102,20 +148,28 @@ _add_experiment(
     replicates=10,
 )
 _add_experiment(
-    "designs", "Compare with other regressions on twenty designs that ordinary tables may follow.", replicates=20
+    "designs",
+    "Compare with other regressions on twenty designs that ordinary tables may follow.",
+    replicates=20,
+    idle=("steps",),
 )
 _add_experiment(
-    "mean-coverage", "Count how often 95% intervals of mean coefficients hold, on the same designs.", replicates=200
+    "mean-coverage",
+    "Count how often 95% intervals of mean coefficients hold, on the same designs.",
+    replicates=200,
+    idle=("steps",),
 )
 _add_experiment(
     "uci",
     "Compare with other regressions on nine tables (in the directory that GPSUQ_DATA names), published splits.",
     replicates=None,
+    idle=("seed", "steps"),
 )
 _add_experiment(
     "published",
     "Compare with estimates and outliers that others published (tables in the directory that GPSUQ_DATA names).",
     replicates=None,
+    idle=("steps",),
 )
 _add_experiment("influence", "Move one observation to infinity and watch the coefficients.", replicates=3)
 _add_experiment(
@@ -151,7 +205,8 @@ def mnist(
     Example: python -m paper mnist --table 2 --methods dropout,gps-0.5 --seeds 0,1,2,3,4
     """
     folder = Path("results") / f"{data}_{table}" if out is None else out
-    _run_images("mnist", table, methods, seeds, folder, as_json=as_json, data=data, epochs=epochs, force=force)
+    common: dict[str, Any] = {"as_json": as_json, "force": force, "table": table, "methods": methods}
+    _run_networks("mnist", folder, seeds, epochs, **common, data=data)
 
 
 @app.command()
@@ -172,7 +227,8 @@ def cifar10(
     Example: python -m paper cifar10 --table 1 --network paper --methods plain,gps-0.5
     """
     folder = Path("results") / f"cifar10_{network}_{table}" if out is None else out
-    _run_images("cifar10", table, methods, seeds, folder, as_json=as_json, network=network, epochs=epochs, force=force)
+    common: dict[str, Any] = {"as_json": as_json, "force": force, "table": table, "methods": methods}
+    _run_networks("cifar10", folder, seeds, epochs, **common, network=network)
 
 
 @app.command()
@@ -190,57 +246,46 @@ def heads(
 
     Example: python -m paper heads --seeds 0,1,2 --out results/heads
     """
-    _run_seeds("heads", seeds, out, as_json=as_json, network=network, epochs=epochs, force=force)
+    _run_networks("heads", out, seeds, epochs, as_json=as_json, force=force, network=network)
 
 
-def _run_images(name: str, table: int, methods: str, seeds: str, out: Path, **options: Any) -> None:
-    chosen = [method.strip() for method in methods.split(",")]
-    _run_seeds(name, seeds, out, table, chosen, **options)
-
-
-def _run_seeds(name: str, seeds: str, out: Path, *leading: Any, as_json: bool, force: bool, **options: Any) -> None:
+def _run_networks(
+    name: str,
+    out: Path,
+    seeds: str,
+    epochs: int | None,
+    *,
+    as_json: bool,
+    force: bool,
+    table: int | None = None,
+    methods: str | None = None,
+    **own: str,
+) -> None:
     """Call ``run`` of an experiment that trains networks and keeps its rows; say how to go on after Ctrl-C."""
     from gpsuq.errors import GPSError
     from paper.memory import keep_freed_memory
+    from paper.record import Asked
 
     keep_freed_memory()
 
-    console = Console()
-    with speaking(console):
+    with speaking() as console:
         try:
             numbers = [int(seed) for seed in seeds.split(",")]
         except ValueError:
             raise GPSError(f"--seeds takes whole numbers with commas between them, got {seeds!r}") from None
+        chosen = None if methods is None else [method.strip() for method in methods.split(",")]
+        options = {
+            "table": table,
+            "methods": None if chosen is None else ",".join(chosen),
+            "seeds": ",".join(map(str, numbers)),
+            **{option: None if value == name else value for option, value in own.items()},  # mnist has data mnist
+            "epochs": epochs,
+        }
         run = importlib.import_module(f"paper.{name}").run
+        asked = Asked(name, out, numbers, options, force=force, progress=watched())
         with going_on(out, force=force):
-            files = run(*leading, numbers, out, progress=watched(), force=force, **options)
+            files = run(asked, *(() if chosen is None else (table, chosen)), epochs, **own)
     _tell(console, files, as_json=as_json)
-
-
-def _run(module: str, out: Path, *arguments: Any, as_json: bool, force: bool, **options: Any) -> None:
-    console = Console()
-    with speaking(console):
-        from gpsuq.engine.checkpoints import UNFINISHED, resumable
-        from gpsuq.reports.page import write_page
-        from gpsuq.reports.saved import REPORT_FILE
-        from paper.page import METRICS_FILE, experiment_page
-
-        with going_on(out, force=force), resumable(out / UNFINISHED):
-            files = importlib.import_module(module).run(*arguments, out, progress=watched(), force=force, **options)
-        folder = next(file.parent for file in files if file.name == METRICS_FILE)
-        files.append(write_page(experiment_page(folder), folder / REPORT_FILE))
-    _tell(console, files, as_json=as_json)
-
-
-def _tell(console: Console, files: list[Path], *, as_json: bool) -> None:
-    """Name the files of an experiment, for machines with the numbers that it wrote down."""
-    numbers = {}
-    if as_json:
-        from paper.page import METRICS_FILE
-
-        record = json.loads(next(file for file in files if file.name == METRICS_FILE).read_text())
-        numbers = {name: record[name] for name in ("command", "seconds", "results")}
-    tell(console, files, as_json=as_json, **numbers)
 
 
 @app.command()
@@ -254,8 +299,7 @@ def report(
 
     Example: python -m paper report results/scissors
     """
-    console = Console()
-    with speaking(console):
+    with speaking() as console:
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import REPORT_FILE
         from paper.page import ROWS_FILE, experiment_page

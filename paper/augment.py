@@ -33,7 +33,7 @@ class ShiftAndFlip:
         self.flip = flip
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Give changed copies of the images."""
+        """Return changed copies of the images."""
         if x.dim() != 4 or min(x.shape[2:]) <= self.pixels:
             raise GPSError(
                 f"images must have shape (n, channel, row, column) and more than {self.pixels} rows and columns, got "
@@ -79,11 +79,11 @@ class WindowsFirst:
         self.epochs = epochs
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Give changed copies of whole images."""
+        """Return changed copies of whole images."""
         return self.augment(x)
 
     def for_epoch(self, number: int) -> Callable[[Tensor], Tensor]:
-        """Give what changes the images of an epoch, counted from 0."""
+        """Return what changes the images of an epoch, counted from 0."""
         return self._windows if number < self.epochs else self.augment
 
     def _windows(self, x: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,7 @@ from gpsuq.spatial.grids import TILE
 from gpsuq.spatial.patterns import PointPattern
 from gpsuq.spatial.windows import Window
 from paper.poisson import estimator
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
+from paper.record import Asked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,34 +63,22 @@ def one_replicate(process: str, seed: int, n_steps: int | None, *, progress: boo
     return result
 
 
-def run(
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
-    """Fit ``replicates`` Poisson patterns and as many Cox processes."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    tasks = [(process, number, n_steps) for process in ("poisson", "cox") for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress)
+def run(asked: Asked) -> list[Path]:
+    """Fit a Poisson pattern and a Cox process for every seed."""
+    tasks = [(process, seed, asked.n_steps) for process in ("poisson", "cox") for seed in asked.seeds]
+    results = summarise(asked.replicate(one_replicate, tasks))
     settings = {
-        "seeds": [seed, seed + replicates - 1],
+        "seeds": asked.ends,
         "cox_replicates": _COX_REPLICATES,
         "fewest_expected": _FEWEST,
-        "estimator": estimator(seed, n_steps).get_params(),
+        "estimator": estimator(asked.seed, asked.n_steps).get_params(),
     }
-    results = summarise(table)
-    command = command_line("block-counts", out, seed=seed, replicates=replicates, steps=n_steps)
-    figure = save_figure(coverage_figure(results), out / "block_counts.png")
-    return [write_metrics(out, command, settings=settings, results=results, started=started), figure]
+    figure = save_figure(coverage_figure(results), asked.out / "block_counts.png")
+    return [asked.write(settings, results), figure]
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
-    """Share of blocks inside their intervals, by side and over all sides, with its standard error over seeds."""
+    """Return the share of blocks inside their intervals, by side and overall, with its standard error over seeds."""
     sides = (TILE // 4, TILE // 2, TILE)
     result: dict[str, Any] = {}
     for process, rows in table.groupby("process", sort=False):

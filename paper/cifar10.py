@@ -9,15 +9,16 @@ import torch
 from torch import nn
 
 from gpsuq.classify.estimator import SPREAD_WEIGHT
-from gpsuq.core.losses import BOX
+from gpsuq.classify.off_data import BOX
 from gpsuq.datasets import load_images
 from gpsuq.datasets.images import CIFAR10_CLASSES, Images
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 from paper import images
 from paper.augment import ShiftAndFlip, WindowsFirst
 from paper.image_tables import Published
 from paper.networks import paper_resnet, small_resnet
+from paper.record import Asked
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"paper": paper_resnet, "modern": small_resnet}
 EPOCHS = {"paper": 20, "modern": 12}
@@ -47,7 +48,7 @@ _LITERATURE = {
 
 
 def cifar10_study(network: str, epochs: int | None = None) -> images.Study:
-    """Give CIFAR-10 with the paper's network or the modern one; both are trained on shifted and mirrored images.
+    """Return the study of CIFAR-10 with the paper's network or the modern one, trained on shifted and mirrored images.
 
     The modern network's first epochs see windows of them.
     """
@@ -81,18 +82,6 @@ def cifar10_study(network: str, epochs: int | None = None) -> images.Study:
     )
 
 
-def run(
-    table: int,
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    out: Path,
-    *,
-    network: str = "modern",
-    epochs: int | None = None,
-    progress: bool = False,
-    force: bool = False,
-) -> list[Path]:
+def run(asked: Asked, table: int, methods: Sequence[str], epochs: int | None, *, network: str) -> list[Path]:
     """Train and judge the methods with ``network="paper"`` or ``"modern"``."""
-    study = cifar10_study(network, epochs)
-    command = images.command("cifar10", table, methods, seeds, out, network=network, epochs=epochs)
-    return images.run(study, table, methods, seeds, out, command, progress=progress, force=force)
+    return images.run(cifar10_study(network, epochs), asked, table, methods)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +16,11 @@ from gpsuq.core.expectations import DRAW_DIM, Terms
 from gpsuq.core.kernels import Gaussian, as_kernel
 from gpsuq.core.observations import Batch
 from gpsuq.datasets import scissors
-from gpsuq.engine.algorithms import Algorithm, Algorithm1
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.progress import stage
+from gpsuq.engine.settings import Algorithm, Algorithm1
 from gpsuq.plots.style import COLORS, figure_style, save_figure
-from paper.record import command_line, prepare, write_metrics
+from paper.record import Asked
 from paper.scissors import slope_metrics
 
 if TYPE_CHECKING:
@@ -48,24 +47,20 @@ def settings(n_steps: int) -> tuple[Algorithm, ChainPlan]:
     return Algorithm1(learning_rate=0.5, n_steps=n_steps, patience=None), ChainPlan(2, None, 0.0)
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
+def run(asked: Asked) -> list[Path]:
     """Train Algorithm 1 on scissors with both pairings and show the slopes."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    data = scissors(seed=seed)
-    algorithm, plan = settings(n_steps or 6000)
+    data = scissors(seed=asked.seed)
+    algorithm, plan = settings(asked.n_steps or 6000)
     kernel = Gaussian()  # the paper's exp(-d^2)
     slopes, results = {}, {}
     for name, distance in (("within draws", PairedWithinDraws(kernel)), ("across draws", MMD(kernel))):
-        options = {"n_chains": plan.n_chains, "reweight": None, "holdout": 0.0, "progress": progress}
+        options = {"n_chains": plan.n_chains, "reweight": None, "holdout": 0.0, "progress": asked.progress}
         with stage(f"paired {name}"):
-            uq = fit_scissors(data, seed, distance=distance, algorithm=algorithm, **options)
+            uq = fit_scissors(data, asked.seed, distance=distance, algorithm=algorithm, **options)
         slopes[name] = uq.draws(2000)["slope"].ravel()
         results[name] = slope_metrics(slopes[name]) | {"sd": float(slopes[name].std())}
-    command = command_line("collapse", out, seed=seed, steps=n_steps)
-    record = {"seed": seed, "algorithm": algorithm, "chains": plan, "kernel": kernel}
-    metrics = write_metrics(out, command, settings=record, results=results, started=started)
-    return [metrics, save_figure(_figure(slopes), out / "collapse.png")]
+    record = {"seed": asked.seed, "algorithm": algorithm, "chains": plan, "kernel": kernel}
+    return [asked.write(record, results), save_figure(_figure(slopes), asked.out / "collapse.png")]
 
 
 def _figure(slopes: dict[str, Array]) -> Figure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,7 @@ from gpsuq.datasets import correlated
 from gpsuq.errors import GPSWarning
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from paper.linear import estimator
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
+from paper.record import Asked
 from paper.robust import ROBUST, least_squares
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ _STYLE = {
 
 
 def one_replicate(setting: str, seed: int, n_steps: int | None, *, progress: bool = False) -> dict[str, Any]:
-    """Simulate, fit every method, and give each one's squared error of the coefficient vector."""
+    """Simulate, fit every method, and return each one's squared error of the coefficient vector."""
     data = correlated(seed=seed, **SETTINGS[setting])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GPSWarning)
@@ -50,20 +48,10 @@ def one_replicate(setting: str, seed: int, n_steps: int | None, *, progress: boo
     return {"setting": setting, "seed": seed} | errors
 
 
-def run(
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
-    """Run every setting for ``replicates`` seeds."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    tasks = [(setting, number, n_steps) for setting in SETTINGS for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress).drop(columns="seed")
+def run(asked: Asked) -> list[Path]:
+    """Run every setting for every seed."""
+    tasks = [(setting, seed, asked.n_steps) for setting in SETTINGS for seed in asked.seeds]
+    table = asked.replicate(one_replicate, tasks).drop(columns="seed")
     groups = table.groupby("setting", sort=False)
     results = {
         str(setting): {
@@ -72,10 +60,8 @@ def run(
         }
         for setting, group in groups
     }
-    settings = {"seeds": [seed, seed + replicates - 1], "settings": SETTINGS, "estimator": estimator(seed, n_steps)}
-    command = command_line("contamination", out, seed=seed, replicates=replicates, steps=n_steps)
-    path = write_metrics(out, command, settings=settings, results=results, started=started)
-    return [path, save_figure(figure(groups.median()), out / "contamination.png")]
+    settings = {"seeds": asked.ends, "settings": SETTINGS, "estimator": estimator(asked.seed, asked.n_steps)}
+    return [asked.write(settings, results), save_figure(figure(groups.median()), asked.out / "contamination.png")]
 
 
 def figure(medians: pd.DataFrame) -> Figure:

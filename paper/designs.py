@@ -14,11 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSWarning
-from gpsuq.files import write_atomically
 from gpsuq.linear.estimator import GPSLinearRegression
 from paper.peers import PEERS, fit_quietly, interval_score
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
+from paper.record import Asked
 
 Array = NDArray[np.floating]
 Draw = Callable[[Array, np.random.Generator], Array]
@@ -258,7 +256,7 @@ class MixedModel:
         return self
 
     def interval(self, X: Array, coverage: float) -> Array:
-        """Give Normal intervals for a row of a new subject."""
+        """Return Normal intervals for a row of a new subject."""
         design = np.column_stack([np.ones(len(X)), X])
         sd = np.sqrt(np.einsum("np,pq,nq->n", design, self.covariance, design) + self.variance)
         from scipy.stats import norm
@@ -274,30 +272,23 @@ class MixedModel:
         return result
 
 
-def run(
-    seed: int, replicates: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False
-) -> list[Path]:
-    """Run all designs for ``replicates`` seeds; write the numbers and a table."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    tasks = [(name, number) for name in DESIGNS for number in range(seed, seed + replicates)]
-    rows = run_replicates(one_replicate, tasks, out, force=force, progress=progress)
+def run(asked: Asked) -> list[Path]:
+    """Run all designs for every seed; write the numbers and a table."""
+    rows = asked.replicate(one_replicate, [(name, seed) for name in DESIGNS for seed in asked.seeds])
     results = {str(name): summarise(part) for name, part in rows.groupby("design", sort=False)}
     settings = {
-        "seeds": [seed, seed + replicates - 1],
+        "seeds": asked.ends,
         "coverage": COVERAGE,
         "fresh rows": _FRESH,
         "rows": {name: design.n for name, design in DESIGNS.items()},
         "estimator": GPSLinearRegression(),
     }
-    command = command_line("designs", out, seed=seed, replicates=replicates)
-    table = out / "table.md"
-    write_atomically(table, (markdown(results) + "\n").encode())
-    return [write_metrics(out, command, settings=settings, results=results, started=started), table]
+    table = asked.write_table(markdown(results))
+    return [asked.write(settings, results), table]
 
 
 def summarise(rows: pd.DataFrame) -> dict[str, Any]:
-    """Means over seeds of everything that was measured, and interval scores relative to the oracle's."""
+    """Return means over seeds of everything that was measured, and interval scores relative to the oracle's."""
     numbers = rows.drop(columns=["design", "seed", "law", "findings"]).dropna(axis=1, how="all").astype(float)
     oracle = numbers["score oracle"].mean()
     names = [str(name) for name in numbers]

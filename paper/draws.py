@@ -17,12 +17,12 @@ from gpsuq.core.kernels import Gaussian
 from gpsuq.core.observations import observations
 from gpsuq.core.seeds import seeded
 from gpsuq.datasets import scissors
-from gpsuq.engine.algorithms import Algorithm
 from gpsuq.engine.generative import PredictiveLoss
 from gpsuq.engine.progress import counting_bar, stage
+from gpsuq.engine.settings import Algorithm
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from gpsuq.uq.distribution import UQDistribution
-from paper.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
+from paper.record import Asked, mean_and_sd
 from paper.scissors import slope_metrics
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ _REPEATS = 60
 
 
 def label(n_outcomes: int | None) -> str:
-    """Name a number of outcomes; None is the exact expectation."""
+    """Return a name for a number of outcomes; None is the exact expectation."""
     return "exact" if n_outcomes is None else str(n_outcomes)
 
 
 def gradient_noise(uq: UQDistribution, data: Any, n_draws: int, n_outcomes: int | None) -> tuple[float, float]:
-    """Variance of the gradient (summed over parameters) and median seconds of a step's loss, forward and backward.
+    """Return the variance of the gradient (summed over parameters) and median seconds of a loss, forward and backward.
 
     The observations and the generator stay fixed, so that only draws and outcomes vary.
     """
@@ -62,46 +62,35 @@ def gradient_noise(uq: UQDistribution, data: Any, n_draws: int, n_outcomes: int 
     return float(variance), float(np.median(seconds))
 
 
-def run(
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
+def run(asked: Asked) -> list[Path]:
     """Measure gradient variance, time per step and final distance to the truth for every M and J."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    base = algorithm_with(n_steps)
-    reference_data = scissors(seed=seed)
+    base = asked.algorithm
+    reference_data = scissors(seed=asked.seed)
     # Half-trained: where the gradient still has to move the generator.
     with stage("reference"):
         quarter = replace(base, n_steps=base.n_steps // 4)
-        reference = fit_scissors(reference_data, seed, algorithm=quarter, progress=progress)
+        reference = fit_scissors(reference_data, asked.seed, algorithm=quarter, progress=asked.progress)
     cells = list(itertools.product(DRAWS, OUTCOMES))
     # Times first, while nothing else has warmed up or cluttered the machine; then fits, seed by seed.
     noise: dict[tuple[int, int | None], tuple[float, float]] = {}
-    with counting_bar(progress, "gradients", len(cells)) as advance:
+    with counting_bar(asked.progress, "gradients", len(cells)) as advance:
         for cell in cells:
             noise[cell] = gradient_noise(reference, reference_data, *cell)
             advance(len(noise))
     fits: dict[tuple[int, int | None], list[dict[str, float]]] = {cell: [] for cell in cells}
-    command = command_line("draws", out, seed=seed, replicates=replicates, steps=n_steps)
-    settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": base}
+    settings = {"seeds": list(asked.seeds), "algorithm": base}
     paths: list[Path] = []
-    todo = list(itertools.product(range(seed, seed + replicates), cells))
-    with counting_bar(progress, "fits", len(todo)) as advance:
-        for done, (number, (n_draws, n_outcomes)) in enumerate(todo, start=1):
+    todo = list(itertools.product(asked.seeds, cells))
+    with counting_bar(asked.progress, "fits", len(todo)) as advance:
+        for done, (seed, (n_draws, n_outcomes)) in enumerate(todo, start=1):
             algorithm = replace(base, n_draws=n_draws, n_outcomes=n_outcomes)
-            uq = fit_scissors(scissors(seed=number), number, algorithm=algorithm)
+            uq = fit_scissors(scissors(seed=seed), seed, algorithm=algorithm)
             fits[n_draws, n_outcomes].append(slope_metrics(uq.draws(4000)["slope"]))
             rows = [_row(cell, *noise[cell], fits[cell]) for cell in cells if fits[cell]]
             # After every fit, so that an interrupted study keeps what it has.
-            paths = [write_metrics(out, command, settings=settings, results={"table": rows}, started=started)]
+            paths = [asked.write(settings, {"table": rows})]
             advance(done)
-    return [*paths, save_figure(_figure(rows), out / "draws.png")]
+    return [*paths, save_figure(_figure(rows), asked.out / "draws.png")]
 
 
 def _row(cell: tuple[int, int | None], variance: float, seconds: float, fits: list[dict[str, float]]) -> dict[str, Any]:

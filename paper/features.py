@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from gpsuq.classify.estimator import OFF_DATA_SHARE, GPSClassifier
 from gpsuq.classify.network import NetworkClassifier
-from gpsuq.core.losses import PatchSizes, patch_sizes, unlike_the_data
+from gpsuq.classify.off_data import PatchSizes, patch_sizes, unlike_the_data
 from gpsuq.core.seeds import seeded
 from gpsuq.datasets.images import Images
 from gpsuq.errors import CheckpointError, GPSError
@@ -65,7 +65,7 @@ def split_network(network: nn.Module, layer: str) -> tuple[nn.Sequential, nn.Seq
 
 
 def with_weights(head: nn.Module, trained: nn.Module) -> nn.Module:
-    """Give a head the weights of a trained one, which may differ in layers without any, such as dropout."""
+    """Return a head with the weights of a trained one, which may differ in layers without any, such as dropout."""
     values = trained.state_dict().values()
     head.load_state_dict(dict(zip(head.state_dict(), values, strict=True)))
     return head
@@ -85,7 +85,7 @@ def kept_features(
     patch: PatchSizes,
     folder: Path,
 ) -> Features:
-    """Give the features of some images, from the file in ``folder`` where they are the same."""
+    """Return the features of some images, from the file in ``folder`` where it holds the same ones."""
     path = folder / "features.safetensors"
     key = _key(trunk, data, augment, patch)
     kept = read_state_of(path, key)
@@ -104,7 +104,7 @@ def kept_features(
 
 
 def off_data_features(trunk: nn.Module, data: Images, patch: PatchSizes) -> Tensor:
-    """Give features of images unlike the data, a tenth as many as there are images."""
+    """Return features of images unlike the data, a tenth as many as there are images."""
 
     def unlike(batch: Tensor) -> Tensor:
         return unlike_the_data(batch, math.ceil(OFF_DATA_SHARE * len(batch)), patch_sizes(patch))

@@ -8,7 +8,7 @@ by test images.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from gpsuq.classify.decisions import auroc, risk_coverage, selective_error, wrong
 from gpsuq.classify.estimator import OFF_DATA_SPREAD, SPREAD_WEIGHT
-from gpsuq.core.losses import BOX, PatchSize
-from gpsuq.engine.recipes import Recipe
+from gpsuq.classify.off_data import BOX, PatchSize
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 from gpsuq.plots.style import save_figure
 from gpsuq.reports.page import write_page
@@ -41,13 +41,13 @@ from paper.features import (
 )
 from paper.image_tables import BY_CLASS, ONE
 from paper.page import experiment_page
-from paper.record import command_line, write_metrics
+from paper.record import Asked
 from paper.rows import begin
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to give a head noise; the defaults are those of the modern network in the experiments."""
+    """One way to add noise to a head; the defaults are those of the modern network in the experiments."""
 
     ratio: float = 0.5
     place: str = "every layer"
@@ -103,7 +103,7 @@ class DecayedNoise(Recipe):
     noise_decay: float = 0.0
 
     def make_optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """Give the optimiser, with the noise weights in a group of their own."""
+        """Return the optimiser, with the noise weights in a group of their own."""
         optimizer = super().make_optimizer(network)
         noise = {p for name, p in network.named_parameters() if name.endswith("noise_weight")}
         for group in optimizer.param_groups:
@@ -126,13 +126,13 @@ class Material:
 
 
 def default_setting(study: images.Study) -> Setting:
-    """Give the setting of a study's own GPS rows."""
+    """Return the setting of a study's own GPS rows."""
     place = "head input" if len(study.layer) == 1 else "every layer"
     return Setting(place=place, spread_weight=study.spread_weight, off_data_spread=study.off_data_spread)
 
 
 def settings(default: Setting) -> Iterator[Setting]:
-    """Give the default, and every setting that differs from it in one factor."""
+    """Yield the default, and every setting that differs from it in one factor."""
     yield default
     for factor, values in FACTORS.items():
         for value in values:
@@ -142,7 +142,7 @@ def settings(default: Setting) -> Iterator[Setting]:
 
 
 def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
-    """Train the trunk where it is not there yet, and give the features."""
+    """Train the trunk where that has not been done, and return the features."""
     data, seen = images.split(study, 2)
     assert seen is not None
     plain = images.trained(study, "plain", 0, data, out, progress=progress)
@@ -161,7 +161,7 @@ def prepared(study: images.Study, out: Path, *, progress: bool) -> Material:
 
 
 def classifier(setting: Setting, material: Material, seed: int) -> HeadGPS:
-    """Give the classifier on features that a setting asks for."""
+    """Return the classifier on features that a setting asks for."""
     affine = [name for name, layer in material.head.named_modules() if isinstance(layer, nn.Linear)]
     varied = {"n_draws": setting.draws} | {
         name: getattr(setting, name) for name in ("epochs", "learning_rate", "noise_decay")
@@ -219,7 +219,7 @@ _DRAWN = 5  # of these measures, the first
 
 
 def by_factor(frame: pd.DataFrame, default: Setting) -> dict[str, pd.DataFrame]:
-    """Give one table for each factor: its values by measure, means over seeds in per cent."""
+    """Return one table for each factor: its values by measure, means over seeds in per cent."""
     tables = {}
     for factor, values in FACTORS.items():
         others = [name for name in FACTORS if name != factor]
@@ -241,29 +241,21 @@ def markdown(tables: dict[str, pd.DataFrame]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(
-    seeds: Sequence[int],
-    out: Path,
-    *,
-    network: str = "modern",
-    epochs: int | None = None,
-    progress: bool = False,
-    force: bool = False,
-) -> list[Path]:
+def run(asked: Asked, epochs: int | None, *, network: str) -> list[Path]:
     """Train the trunk and all heads, then write the table and the figure; ``epochs`` are those of the trunk."""
-    if not seeds:
+    if not asked.seeds:
         raise GPSError("at least one seed is needed")
     study = cifar10_study(network, epochs)
-    started = time.perf_counter()
+    started, out = time.perf_counter(), asked.out
     default = default_setting(study)
     key = repr(("heads", study.name, images.layers_digest(study), study.recipe, HEAD, repr(study.augment)))
-    rows = begin(out, lambda _: key, force=force)
-    started -= sum(row.get("seconds", 0.0) for row in rows.rows)  # those of earlier runs took their time, too
+    rows = begin(out, lambda _: key, force=asked.force)
+    asked = replace(asked, started=started - rows.seconds)
     material: Material | None = None
-    for seed in seeds:
+    for seed in asked.seeds:
         for setting in settings(default):
             if not rows.has(repr(setting), seed):
-                material = material or prepared(study, out, progress=progress)
+                material = material or prepared(study, out, progress=asked.progress)
                 begun = time.perf_counter()
                 row = one_row(material, setting, seed)
                 rows.append(row | {"seconds": round(time.perf_counter() - begun, 1)})
@@ -271,16 +263,15 @@ def run(
     text = out / "table_heads.md"
     text.write_text(markdown(tables))
     results = {factor: table.round(4).to_dict(orient="index") for factor, table in tables.items()}
-    command = command_line("heads", out, seeds=",".join(map(str, seeds)), network=network, epochs=epochs)
     chosen = {
         "trunk": study.recipe,
         "augment": repr(study.augment),
         "head": HEAD,
         "default": default,
-        "seeds": list(seeds),
+        "seeds": list(asked.seeds),
     }
     files = [
-        write_metrics(out, command, settings=chosen, results=results, started=started),
+        asked.write(chosen, results),
         text,
         save_figure(
             factor_panels({name: table.iloc[:, :_DRAWN] for name, table in tables.items()}), out / "factors.png"

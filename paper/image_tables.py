@@ -22,14 +22,14 @@ CURVES = ("uqc_shortfall", "error_probability")
 """Scores by which images are left out in the curves: the verdict's own, and the usual one."""
 
 ONE, BY_CLASS = "calibrated", "by_class"
-"""Begin the names of what calibrated verdicts gave, with one threshold and with one for each class."""
+"""Prefixes of the results of calibrated verdicts, with one threshold and with one for each class."""
 
 Published = Mapping[str, tuple[float | None, ...]]
 """The paper's numbers by method, in per cent."""
 
 
 def mean_curves(frame: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
-    """Give every method's error at each coverage by its own score, the mean over seeds."""
+    """Return every method's error at each coverage by its own score, the mean over seeds."""
     return {
         str(method): np.mean([row[own_score(str(method))] for row in rows["error_at_coverage"]], axis=0)
         for method, rows in frame.groupby("method", sort=False)
@@ -37,12 +37,12 @@ def mean_curves(frame: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 
 
 def own_score(method: str) -> str:
-    """Give the score that a method's users go by: the verdict's for GPS, the mean probability for the others."""
+    """Return the score that a method's users go by: the verdict's for GPS, the mean probability for the others."""
     return "uqc_shortfall" if method.startswith("gps-") else "error_probability"
 
 
 def summarise(frame: pd.DataFrame) -> dict[str, Any]:
-    """Means over seeds with their spread; for each GPS the others' errors at its coverage, seed by seed."""
+    """Return means over seeds with their spread; for each GPS the others' errors at its coverage, seed by seed."""
     result: dict[str, Any] = {}
     for method, rows in frame.groupby("method", sort=False):
         entry: dict[str, Any] = {
@@ -172,7 +172,7 @@ def _mean_error(rows: pd.DataFrame, score: str, coverage: float) -> float:
 
 
 def error_at(coverage: float, errors: Sequence[float]) -> float:
-    """Give the error at a coverage from those at :data:`COVERAGES`; NaN below the lowest."""
+    """Return the error at a coverage from those at :data:`COVERAGES`; NaN below the lowest."""
     return float(np.interp(coverage, COVERAGES, errors, left=np.nan))
 
 

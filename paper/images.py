@@ -42,13 +42,13 @@ from gpsuq.classify.decisions import (
 )
 from gpsuq.classify.estimator import OFF_DATA_SPREAD, SPREAD_WEIGHT, GPSClassifier
 from gpsuq.classify.network import NetworkClassifier
+from gpsuq.classify.off_data import PatchSizes
 from gpsuq.classify.plots import class_boxplots, image_gallery, reliability_curves, risk_coverage_curves
 from gpsuq.classify.report import classifier_page
 from gpsuq.classify.thresholds import threshold_for_coverage, thresholds_by_class
-from gpsuq.core.losses import PatchSizes
 from gpsuq.core.seeds import derive_seed
 from gpsuq.datasets.images import Images
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 from gpsuq.files import read_state_of, write_state
 from gpsuq.plots.style import save_figure
@@ -70,13 +70,13 @@ from paper.image_tables import (
     summarise,
 )
 from paper.page import experiment_page
-from paper.record import command_line, write_metrics
+from paper.record import Asked
 from paper.rows import begin
 
 ON_DATA, ALERT, JOINT = "-on-data", "-alert", "-joint"
-"""End the name of a GPS method that is trained by the paper's loss, the score of the data alone; of one with noise at
-every layer of the head and a high reward for spread off the data, which finds more strangers and ranks mistakes worse;
-and the name of a method that is trained as a whole where the study takes features of the plain network."""
+"""Suffixes of methods: GPS trained by the paper's loss, the score of the data alone; GPS with noise at every layer of
+the head and a high reward for spread off the data, which finds more strangers and ranks mistakes worse; and a method
+that is trained as a whole where the study takes features of the plain network."""
 
 PLAIN_HEAD = "plain-head"
 """The plain network, whose head was trained on as long as those of GPS and dropout, without noise."""
@@ -94,8 +94,8 @@ _FEW = 20
 class Study:
     """One data set with its network: everything that the two tables need.
 
-    ``network`` makes it for the images that it is to learn and a dropout rate; ``outside`` gives images of another
-    kind, where they are at hand; ``paper`` holds the published rows by method: error, certain error and share uncertain
+    ``network`` makes it for the images that it is to learn and a dropout rate; ``outside`` returns images of another
+    kind, if there are any; ``paper`` holds the published rows by method: error, certain error and share uncertain
     in per cent for Table 1, share uncertain of the unseen class and of noise for Table 2. ``literature`` holds errors
     in per cent that others published for the coverages of :data:`~paper.image_tables.SELECTIVE`. With
     ``coverage`` some training images of Table 2 are set aside, and verdicts that leave this share of them certain are
@@ -127,14 +127,14 @@ class Study:
 
 
 def first_layer(study: Study) -> str:
-    """Name the layer where the noise enters first."""
+    """Return the name of the layer where the noise enters first."""
     return study.layer if isinstance(study.layer, str) else study.layer[0]
 
 
 def estimator(
     study: Study, method: str, data: Images, seed: int, *, progress: bool, plain: NetworkClassifier | None = None
 ) -> NetworkClassifier:
-    """Give the classifier of a method for these images; all share one recipe.
+    """Return the classifier of a method for these images; all share one recipe.
 
     With a ``plain`` network, it is one of features: a head that goes on from that network's.
     """
@@ -150,7 +150,9 @@ def estimator(
         return with_weights(*heads)
 
     if method == PLAIN_HEAD and study.head is None:
-        raise GPSError(f"{method!r} is for studies that train heads on kept features, and {study.name} is none of them")
+        raise GPSError(
+            f"{method!r} is for studies that train heads on kept features, and {study.name} is not one of them"
+        )
     if method in ("plain", PLAIN_HEAD):
         return PlainClassifier(network, **common)
     if method.removesuffix(JOINT) == "dropout":
@@ -174,12 +176,12 @@ def _ratio(method: str) -> float:
 
 
 def _layers(study: Study, method: str) -> str | tuple[str, ...]:
-    """Give the layers where noise enters."""
+    """Return the layers where noise enters."""
     return study.head_layers if ALERT in method and study.head_layers is not None else study.layer
 
 
 def _weights(study: Study, method: str) -> tuple[float, float]:
-    """Give the price of spread at the data, and the reward for it off the data."""
+    """Return the price of spread at the data, and the reward for it off the data."""
     named = method.removesuffix(JOINT)
     if named.endswith(ON_DATA):
         return 0.0, 0.0
@@ -211,7 +213,7 @@ def trained(study: Study, method: str, seed: int, data: Images, out: Path, *, pr
 
 
 def split(study: Study, table: int) -> tuple[Images, Images | None]:
-    """Give the images that networks are trained on, and those that are set aside to calibrate verdicts, if any."""
+    """Return the images that networks are trained on, and those set aside to calibrate verdicts, if any."""
     data = study.train if table == 1 else study.train.without(study.left_out)
     if table == 1 or study.coverage is None:
         return data, None
@@ -239,13 +241,13 @@ def quality(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> dict[str, 
 
 
 def uniform_noise(study: Study, seed: int) -> NDArray[np.float32]:
-    """Give images of independent uniform pixels."""
+    """Return images of independent uniform pixels."""
     rng = np.random.default_rng(derive_seed(seed, "noise images"))
     return rng.random((_STRANGE_IMAGES, *study.test.bytes.shape[1:]), dtype=np.float32)
 
 
 def strange_images(study: Study, table: int, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Give the images that are not of the classes in training: noise, the class left out, and other images."""
+    """Return the images that are not of the classes in training: noise, the class left out, and other images."""
     found = {"noise": uniform_noise(study, seed)}
     if table == 2:
         found["unseen"] = study.test.rows(study.test.labels == study.left_out).pixels()
@@ -291,7 +293,7 @@ def calibrated(
 
 
 def images_to_judge(study: Study, table: int, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Give all images that a method is judged by: of the classes in training, set aside, and strange ones."""
+    """Return all images that a method is judged by: of the classes in training, set aside, and strange ones."""
     seen = study.test if table == 1 else study.test.without(study.left_out)
     _, aside = split(study, table)
     known = {"seen": seen.pixels()} | ({} if aside is None else {"aside": aside.pixels()})
@@ -301,7 +303,7 @@ def images_to_judge(study: Study, table: int, seed: int) -> dict[str, NDArray[np
 def plain_predictions(
     study: Study, table: int, seed: int, noise_seed: int, out: Path, *, progress: bool
 ) -> dict[str, Any]:
-    """Give the class probabilities of a plain network for all images, its losses and seconds.
+    """Return the class probabilities of a plain network for all images, its losses and seconds.
 
     They are kept in ``predictions/``: an ensemble of networks needs nothing else of its members.
     """
@@ -324,7 +326,7 @@ def plain_predictions(
 def judged(
     study: Study, table: int, method: str, seed: int, out: Path, *, progress: bool
 ) -> tuple[dict[str, ClassUncertainty], float, list[float]]:
-    """Train a method, and give its verdicts on all images, the seconds that it took and its losses."""
+    """Train a method, and return its verdicts on all images, the seconds that it took and its losses."""
     if method in ("plain", "ensemble"):
         numbers = range(seed, seed + (study.members if method == "ensemble" else 1))
         members = [plain_predictions(study, table, n, seed, out, progress=progress) for n in numbers]
@@ -352,42 +354,31 @@ def one_row(study: Study, table: int, method: str, seed: int, out: Path, *, prog
     return row
 
 
-def run(
-    study: Study,
-    table: int,
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    out: Path,
-    command: str,
-    *,
-    progress: bool = False,
-    force: bool = False,
-) -> list[Path]:
+def run(study: Study, asked: Asked, table: int, methods: Sequence[str]) -> list[Path]:
     """Train and judge all methods for all seeds, then write the table, the numbers and the figures."""
     if table not in (1, 2):
         raise GPSError(f"there are tables 1 and 2, not {table}")
     for method in methods:
         if method != "ensemble":
             estimator(study, method, study.train, 0, progress=False)
-    started = time.perf_counter()
+    started, out = time.perf_counter(), asked.out
     settings = {"study": study.name, "table": table, "recipe": study.recipe, "dropout": study.dropout,
                 "spread_weight": study.spread_weight, "off_data_spread": study.off_data_spread, "alert": ALERT_WEIGHTS,
                 "layer": study.layer, "head_layers": study.head_layers, "off_data_patch": study.off_data_patch,
                 "head": study.head, "members": study.members, "coverage": study.coverage,
                 "augment": repr(study.augment)}  # fmt: skip
-    rows = begin(out, partial(row_key, study, table), force=force)
-    started -= sum(row["seconds"] for row in rows.rows)  # rows of earlier runs took their time, too
-    for seed in seeds:
+    rows = begin(out, partial(row_key, study, table), force=asked.force)
+    asked = replace(asked, started=started - rows.seconds)
+    for seed in asked.seeds:
         for method in methods:
-            if method == "ensemble" and seed != seeds[0]:
+            if method == "ensemble" and seed != asked.seed:
                 continue  # one ensemble, of the plain networks
             if not rows.has(method, seed):
-                rows.append(one_row(study, table, method, seed, out, progress=progress))
+                rows.append(one_row(study, table, method, seed, out, progress=asked.progress))
     frame = rows.frame()
-    results = {"by_method": summarise(frame)}
     text = out / f"table{table}.md"
     text.write_text(paper_table(frame, study.paper.get(table, {}), table))
-    files = [write_metrics(out, command, settings=settings, results=results, started=started), text]
+    files = [asked.write(settings, {"by_method": summarise(frame)}), text]
     tables = {
         "quality": quality_table(frame),
         "coverage": coverage_table(frame, study.literature if table == 1 else {}),
@@ -398,7 +389,7 @@ def run(
     if table == 2 and study.coverage is not None:
         files.append(out / "table2_calibrated.md")
         files[-1].write_text(calibrated_table(frame))
-    return files + figures(study, table, frame, out, progress=progress)
+    return files + figures(study, table, frame, out, progress=asked.progress)
 
 
 def row_key(study: Study, table: int, method: str) -> str:
@@ -476,14 +467,6 @@ def _looks(
     ]
 
 
-def command(
-    name: str, table: int, methods: Sequence[str], seeds: Sequence[int], out: Path, **options: str | int | None
-) -> str:
-    """Write down the command that repeats this."""
-    lists = {"methods": ",".join(methods), "seeds": ",".join(map(str, seeds))}
-    return command_line(name, out, table=table, **lists, **options)
-
-
 def with_epochs(study: Study, epochs: int | None) -> Study:
-    """Give the study with another number of epochs, where one is asked for."""
+    """Return the study with another number of epochs, where one is asked for."""
     return study if epochs is None else replace(study, recipe=replace(study.recipe, epochs=epochs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,7 @@ from gpsuq.datasets import correlated
 from gpsuq.errors import GPSWarning
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from paper.linear import estimator
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
+from paper.record import Asked
 from paper.robust import least_squares
 
 if TYPE_CHECKING:
@@ -42,28 +40,17 @@ def one_fit(seed: int, move: float, n_steps: int | None, *, progress: bool = Fal
     }
 
 
-def run(
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
-    """Run all moves for ``replicates`` seeds."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    tasks = [(number, move, n_steps) for number in range(seed, seed + replicates) for move in MOVES]
-    table = run_replicates(one_fit, tasks, out, force=force, progress=progress)
+def run(asked: Asked) -> list[Path]:
+    """Run all moves for every seed."""
+    table = asked.replicate(one_fit, [(seed, move, asked.n_steps) for seed in asked.seeds for move in MOVES])
     shifts = []
-    for number, group in table.groupby("seed"):
+    for seed, group in table.groupby("seed"):
         start = group[group["move"] == 0.0].iloc[0]
         error = np.asarray(start["standard_error"])  # of the fit without the outlier
         for _, row in group.iterrows():
             for name in ("gps", "least_squares"):
                 shift = np.abs(np.asarray(row[name]) - np.asarray(start[name])) / error
-                shifts.append({"seed": number, "move": row["move"], "method": name, "largest": shift.max()})
+                shifts.append({"seed": seed, "move": row["move"], "method": name, "largest": shift.max()})
     moved = pd.DataFrame(shifts)
     results = {
         str(method): {
@@ -72,10 +59,8 @@ def run(
         }
         for method, group in moved.groupby("method")
     }
-    settings = {"seeds": [seed, seed + replicates - 1], "moves": MOVES, "estimator": estimator(seed, n_steps)}
-    command = command_line("influence", out, seed=seed, replicates=replicates, steps=n_steps)
-    path = write_metrics(out, command, settings=settings, results=results, started=started)
-    return [path, save_figure(figure(moved), out / "influence.png")]
+    settings = {"seeds": asked.ends, "moves": MOVES, "estimator": estimator(asked.seed, asked.n_steps)}
+    return [asked.write(settings, results), save_figure(figure(moved), asked.out / "influence.png")]
 
 
 def figure(moved: pd.DataFrame) -> Figure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,8 @@ from gpsuq.linear.baselines import BayesianLinearPosterior
 from gpsuq.linear.estimator import DEFAULT_STEPS, GPSLinearRegression
 from gpsuq.linear.plots import boxplot_comparison
 from gpsuq.plots.style import save_figure
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
-from paper.robust import tukey_biweight
+from paper.record import Asked
+from paper.robust import ROBUST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +32,7 @@ _FRESH = 1000
 
 
 def estimator(seed: int, n_steps: int | None, *, progress: bool = False) -> GPSLinearRegression:
-    """Give the estimator with default settings."""
+    """Return the estimator with default settings."""
     steps = DEFAULT_STEPS if n_steps is None else n_steps
     return GPSLinearRegression(random_state=seed, n_steps=steps, progress=progress)
 
@@ -55,7 +54,7 @@ def one_replicate(design: Design, seed: int, n_steps: int | None, *, progress: b
     result: dict[str, Any] = {
         "error_gps": _squared_error(gps.coef_, theta),
         "error_posterior": _squared_error(posterior.mean[: len(theta)], theta),
-        "error_tukey": _squared_error(tukey_biweight(data.X, data.y), theta),
+        "error_tukey": _squared_error(ROBUST["Tukey"](data.X, data.y), theta),
     }
     for name, (lower, upper) in intervals.items():
         result[f"coverage_{name}"] = float(((lower < theta) & (theta < upper)).mean())
@@ -81,34 +80,23 @@ def _squared_error(estimate: Array, truth: Array) -> float:
     return float(np.square(estimate - truth).sum())
 
 
-def run(
-    design: Design,
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
-    """Run the experiment for ``replicates`` seeds; the figure is that of the first."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    tasks = [(design, number, n_steps) for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress)
+def run(asked: Asked) -> list[Path]:
+    """Run the design that the experiment is named after, for every seed; the figure is that of the first."""
+    design = cast(Design, asked.name)
+    table = asked.replicate(one_replicate, [(design, seed, asked.n_steps) for seed in asked.seeds])
     settings = {
-        "seeds": [seed, seed + replicates - 1],
+        "seeds": asked.ends,
         "design": {"n": 200, "p": 20, "contamination": CONTAMINATION[design]},
-        "estimator": estimator(seed, n_steps).get_params(),
+        "estimator": estimator(asked.seed, asked.n_steps).get_params(),
     }
-    command = command_line(design, out, seed=seed, replicates=replicates, steps=n_steps)
     with stage("figure"):
-        figure = save_figure(comparison_figure(design, seed, n_steps, progress=progress), out / f"{design}.png")
-    return [write_metrics(out, command, settings=settings, results=summarise(table), started=started), figure]
+        figure = comparison_figure(design, asked.seed, asked.n_steps, progress=asked.progress)
+        path = save_figure(figure, asked.out / f"{design}.png")
+    return [asked.write(settings, summarise(table)), path]
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
-    """Means over replicates with standard errors, and the paired ratios that are asked for."""
+    """Return means over replicates with standard errors, and paired ratios of methods."""
     columns = {
         name: {"mean": table[name].mean(), "standard_error": table[name].sem(), "median": table[name].median()}
         for name in table
@@ -123,7 +111,7 @@ def summarise(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def ratio_of_means(a: pd.Series, b: pd.Series) -> dict[str, float]:
-    """Mean of a over mean of b, paired, with its standard error by the delta method."""
+    """Return the mean of a over the mean of b, paired, with its standard error by the delta method."""
     over, under = a.to_numpy(dtype=float), b.to_numpy(dtype=float)
     ratio = over.mean() / under.mean()
     error = (over - ratio * under).std(ddof=1) / np.sqrt(len(over)) / under.mean() if len(over) > 1 else np.nan

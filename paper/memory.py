@@ -9,11 +9,11 @@ _NEVER, _NONE = -1, 0
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep memory that it has freed, however large the blocks are; say whether that could be set.
+    """Let this process keep memory that it has freed, however large the blocks are; return whether that could be set.
 
     By default the C library hands large blocks back to the system, and every step of a training fetches its activations
     anew, page by page. Kept, they are there at once (``benchmarks/freed_memory.py``). The process then holds its peak
-    until it ends, so this is for programs whose business is training, not for libraries to call. It works with glibc
+    until it ends, so this is for programs that only train, not for libraries to call. It works with glibc
     (Linux), and does nothing elsewhere.
 
     Examples

@@ -10,11 +10,12 @@ from torch import nn
 from gpsuq.datasets import load_images
 from gpsuq.datasets.download import AbsentError
 from gpsuq.datasets.images import Images
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 from paper import images
 from paper.image_tables import Published
 from paper.networks import feed_forward, paper_cnn
+from paper.record import Asked
 
 EPOCHS = 6
 _PAPER: dict[int, Published] = {
@@ -29,7 +30,7 @@ _PAPER: dict[int, Published] = {
 
 
 def mnist_study() -> images.Study:
-    """Give MNIST with the paper's network."""
+    """Return the study of MNIST with the paper's network."""
 
     def network(data: Images, dropout: float) -> nn.Module:
         return paper_cnn(len(data.classes), dropout=dropout)
@@ -48,7 +49,7 @@ def mnist_study() -> images.Study:
 
 
 def digits_study() -> images.Study:
-    """Give scikit-learn's digits with a small network, for a quick try."""
+    """Return the study of scikit-learn's digits with a small network, for a quick try."""
 
     def network(data: Images, dropout: float) -> nn.Module:
         return nn.Sequential(nn.Flatten(), feed_forward(64, len(data.classes), width=64, depth=2, dropout=dropout))
@@ -58,28 +59,16 @@ def digits_study() -> images.Study:
 
 
 def _letters() -> Images | None:
-    """Give notMNIST's letters where they are at hand."""
+    """Return notMNIST's letters, or None where they are absent."""
     try:
         return load_images("notmnist", "test")
     except AbsentError:
         return None
 
 
-def run(
-    table: int,
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    out: Path,
-    *,
-    data: str = "mnist",
-    epochs: int | None = None,
-    progress: bool = False,
-    force: bool = False,
-) -> list[Path]:
-    """Train and judge the methods; ``data="digits"`` takes a small network and the digits that need no download."""
+def run(asked: Asked, table: int, methods: Sequence[str], epochs: int | None, *, data: str) -> list[Path]:
+    """Train and judge the methods; ``data="digits"`` takes a small network and digits that need no download."""
     studies = {"mnist": mnist_study, "digits": digits_study}
     if data not in studies:
         raise GPSError(f"data must be one of {', '.join(studies)}, got {data!r}")
-    study = images.with_epochs(studies[data](), epochs)
-    command = images.command("mnist", table, methods, seeds, out, data=None if data == "mnist" else data, epochs=epochs)
-    return images.run(study, table, methods, seeds, out, command, progress=progress, force=force)
+    return images.run(images.with_epochs(studies[data](), epochs), asked, table, methods)

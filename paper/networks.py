@@ -16,7 +16,7 @@ _LEAST_VARIANCE = 5e-4  # of a patch's coordinate, for pixels in [0, 1]: what is
 
 
 def paper_cnn(n_classes: int, *, width: int = 800, depth: int = 6, dropout: float = 0.0) -> nn.Sequential:
-    """Give the paper's network for 28 x 28 images of one channel; its noise enters at ``"head.0"``.
+    """Return the paper's network for 28 x 28 images of one channel; its noise enters at ``"head.0"``.
 
     conv[16,5,1,2]-BN-ReLU-max-pool[2]-conv[32,5,1,2]-BN-ReLU-max-pool[2], flattened to 1,568 numbers, then six layers
     of 800 nodes, each batch-normalised. The appendix names no activation and no last layer for the latter: here every
@@ -41,7 +41,7 @@ def paper_cnn(n_classes: int, *, width: int = 800, depth: int = 6, dropout: floa
 
 
 def paper_resnet(n_classes: int, *, images: Tensor | None = None, dropout: float = 0.0) -> nn.Sequential:
-    """Give the paper's network for colour images; its noise enters at ``"head.0"``.
+    """Return the paper's network for colour images; its noise enters at ``"head.0"``.
 
     conv[16,3,1,1]-BN-ReLU, then convres[N,3,1,1]-BN-ReLU with N = 16, 16, 16, 32, 32, 64, 64, all of stride 1, and six
     batch-normalised layers of 200 nodes, here rectified, and followed by an affine layer to the classes. The appendix
@@ -73,7 +73,7 @@ def paper_resnet(n_classes: int, *, images: Tensor | None = None, dropout: float
 
 
 def small_resnet(n_classes: int, images: Tensor, *, width: int = 32, dropout: float = 0.0) -> nn.Sequential:
-    """Give a residual network that is small enough to be trained on a CPU; its noise enters at ``"head.0"``.
+    """Return a residual network that is small enough to be trained on a CPU; its noise enters at ``"head.0"``.
 
     Whitened patches (of ``images``, some examples), three stages of a convolution and a 2 x 2 max-pool, 2, 4 and 8
     times ``width`` channels wide, a residual block of two convolutions behind the first and the third, the maximum over
@@ -147,16 +147,16 @@ class WhitenedPatches(nn.Module):
 
     @property
     def n_outputs(self) -> int:
-        """The number of channels that it gives."""
+        """The number of channels of the output."""
         return len(self.filters)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the rectified coordinates of every patch."""
+        """Return the rectified coordinates of every patch."""
         return torch.relu(conv2d(x - self.center, self.filters, self.bias))
 
 
 def patch_directions(images: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Give mean squares, ascending, and orthonormal directions (k, c, size, size) of an image's patches, uncorrelated.
+    """Return ascending mean squares and orthonormal, uncorrelated directions (k, c, size, size) of image patches.
 
     >>> import torch
     >>> from paper.networks import patch_directions
@@ -189,7 +189,7 @@ class WithMirrorImage(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the network's outputs."""
+        """Return the network's outputs."""
         result: Tensor = self.network(x)
         return result if self.training else (result + self.network(x.flip(-1))) / 2.0
 
@@ -207,7 +207,7 @@ class MeanOverImage(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the mean of every channel."""
+        """Return the mean of every channel."""
         return x.sum((2, 3)) / x[0, 0].numel()
 
 
@@ -232,7 +232,7 @@ class AddedConv(nn.Conv2d):
         self.register_buffer("identity", nn.init.dirac_(torch.empty_like(self.weight)), persistent=False)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Give the input plus its convolution."""
+        """Return the input plus its convolution."""
         return conv2d(input, self.weight + self.identity, self.bias, padding=self.padding)
 
 
@@ -245,12 +245,12 @@ class Residual(nn.Module):
         self.path = nn.Sequential(*(layer for convolution in convolutions for layer in _normalised(convolution)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give x + path(x)."""
+        """Return x + path(x)."""
         return x + self.path(x)  # type: ignore[no-any-return]
 
 
 def feed_forward(n_inputs: int, n_classes: int, *, width: int, depth: int, dropout: float = 0.0) -> nn.Sequential:
-    """Give ``depth`` batch-normalised layers of ``width`` nodes, and an affine layer to the classes.
+    """Return ``depth`` batch-normalised layers of ``width`` nodes, and an affine layer to the classes.
 
     >>> from paper.networks import feed_forward
     >>> [type(layer).__name__ for layer in feed_forward(4, 3, width=8, depth=1, dropout=0.5)]

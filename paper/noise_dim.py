@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from gpsuq.core.generators import MLP
 from gpsuq.datasets import scissors
 from gpsuq.engine.progress import counting_bar
 from gpsuq.plots.style import COLORS, figure_style, save_figure
-from paper.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
+from paper.record import Asked, mean_and_sd
 from paper.scissors import slope_metrics
 
 if TYPE_CHECKING:
@@ -20,32 +19,19 @@ if TYPE_CHECKING:
 DIMENSIONS = (1, 2, 4, 16, 64)
 
 
-def run(
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
+def run(asked: Asked) -> list[Path]:
     """Fit scissors with each noise dimension, everything else at its default."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    algorithm = algorithm_with(n_steps)
     rows: list[dict[str, Any]] = []
-    with counting_bar(progress, "fits", len(DIMENSIONS) * replicates) as advance:
+    with counting_bar(asked.progress, "fits", len(DIMENSIONS) * len(asked.seeds)) as advance:
         for q in DIMENSIONS:
             metrics: list[dict[str, float]] = []
-            for number in range(seed, seed + replicates):
-                uq = fit_scissors(scissors(seed=number), number, generator=MLP(noise_dim=q), algorithm=algorithm)
+            for seed in asked.seeds:
+                uq = fit_scissors(scissors(seed=seed), seed, generator=MLP(noise_dim=q), algorithm=asked.algorithm)
                 metrics.append(slope_metrics(uq.draws(4000)["slope"]))
-                advance(len(rows) * replicates + len(metrics))
+                advance(len(rows) * len(asked.seeds) + len(metrics))
             rows.append({"q": q} | {name: mean_and_sd([m[name] for m in metrics]) for name in metrics[0]})
-    command = command_line("noise-dim", out, seed=seed, replicates=replicates, steps=n_steps)
-    settings = {"seeds": list(range(seed, seed + replicates)), "algorithm": algorithm, "generator": MLP()}
-    path = write_metrics(out, command, settings=settings, results={"table": rows}, started=started)
-    return [path, save_figure(_figure(rows), out / "noise_dim.png")]
+    settings = {"seeds": list(asked.seeds), "algorithm": asked.algorithm, "generator": MLP()}
+    return [asked.write(settings, {"table": rows}), save_figure(_figure(rows), asked.out / "noise_dim.png")]
 
 
 def _figure(rows: list[dict[str, Any]]) -> Figure:

@@ -16,7 +16,7 @@ _MOST_ROWS = 200
 
 
 def experiment_page(directory: str | Path) -> Page:
-    """Give the report of a directory that ``python -m paper`` wrote.
+    """Return the report of a directory that ``python -m paper`` wrote.
 
     >>> import json, tempfile
     >>> from pathlib import Path
@@ -59,7 +59,7 @@ def experiment_page(directory: str | Path) -> Page:
 
 
 def flattened(value: Any, name: str = "") -> pd.Series:
-    """Give nested numbers as one series, named by their path; lists are written out."""
+    """Return nested numbers as one series, named by their path; lists are written out."""
     if not isinstance(value, dict):
         shown = ", ".join(_short(item) for item in value) if isinstance(value, list) else _short(value)
         return pd.Series({name: shown}, dtype=object)

@@ -28,8 +28,7 @@ from gpsuq.poisson.plots import (
 from gpsuq.spatial.patterns import PointPattern, thin
 from gpsuq.spatial.windows import Window
 from paper.poisson import estimator
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
+from paper.record import Asked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +38,7 @@ _BEI_COVARIATES = ("elev", "grad")
 
 
 def longleaf_with_hole() -> PointPattern:
-    """Cut the longleaf pines to an octagon with a round pond in it: a window that is no rectangle."""
+    """Cut the longleaf pines to an octagon with a round pond in it: a window that is not a rectangle."""
     pattern = real_pattern("longleaf")
     center, radius = shapely.Point(100.0, 100.0), 100.0
     angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False) + np.pi / 8.0
@@ -89,28 +88,26 @@ def one_thinning(name: str, seed: int, n_steps: int | None, *, progress: bool = 
     return result
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
+def run(asked: Asked) -> list[Path]:
     """Score ten thinnings of every pattern (three of bei), and draw every surface."""
-    prepare(out, force=force)
-    started = time.perf_counter()
+    seed, n_steps = asked.seed, asked.n_steps
     thinnings = {"bei": _BEI_THINNINGS} | dict.fromkeys(PATTERNS, _THINNINGS)
     tasks = [(name, number, n_steps) for name, n in thinnings.items() for number in range(seed, seed + n)]
-    table = run_replicates(one_thinning, tasks, out, force=force, progress=progress)
+    table = asked.replicate(one_thinning, tasks)
     settings = {"thinnings": thinnings, "share": 0.5, "estimator": estimator(seed, n_steps).get_params()}
     files = []
     checks: dict[str, float] = {}
     for name in (*PATTERNS, "bei"):
         with stage(name.split(",")[0]):
-            figure, p_value = surface_figure(name, read_pattern(name), seed, n_steps, progress=progress)
+            figure, p_value = surface_figure(name, read_pattern(name), seed, n_steps, progress=asked.progress)
         checks[name] = p_value
-        files.append(save_figure(figure, out / f"{name.split(',')[0]}.png"))
-    command = command_line("patterns", out, seed=seed, steps=n_steps)
+        files.append(save_figure(figure, asked.out / f"{name.split(',')[0]}.png"))
     results = {"log_likelihood_per_point": summarise(table), "l_envelope_p_value": checks}
-    return [write_metrics(out, command, settings=settings, results=results, started=started), *files]
+    return [asked.write(settings, results), *files]
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
-    """Means over thinnings, and of the paired differences, with standard errors."""
+    """Return means over thinnings, and of the paired differences, with standard errors."""
     result = {}
     for name, rows in table.groupby("pattern", sort=False):
         numbers = rows.drop(columns="pattern").dropna(axis=1)

@@ -1,4 +1,4 @@
-"""Other ways to predict a number with an interval, behind one face: ``fit(X, y)``, ``predict``, ``interval``.
+"""Other ways to predict a number with an interval, behind one interface: ``fit(X, y)``, ``predict``, ``interval``.
 
 Least squares, Tukey's biweight, MM, quantile regression, conformal prediction on least squares, a mixture of lines by
 EM, and a random-coefficient model by maximum likelihood: what people use where ``GPSLinearRegression`` could serve.
@@ -21,7 +21,7 @@ from sklearn.linear_model import LinearRegression
 from gpsuq.core import mixtures
 from gpsuq.errors import GPSError
 from gpsuq.linear.baselines import BayesianLinearPosterior
-from paper.robust import _statsmodels, _with_constant
+from paper.robust import _m_estimate, _statsmodels, _with_constant
 
 Array = NDArray[np.floating]
 
@@ -33,10 +33,10 @@ class Peer(Protocol):
         """Fit rows."""
 
     def predict(self, X: Array) -> Array:
-        """Give the centre of the prediction at every row."""
+        """Return the centre of the prediction at every row."""
 
     def interval(self, X: Array, coverage: float) -> Array:
-        """Give lower and upper bounds of new observations, (2, n)."""
+        """Return lower and upper bounds of new observations, (2, n)."""
 
 
 class LeastSquares:
@@ -64,11 +64,11 @@ class LeastSquares:
         return self
 
     def predict(self, X: Array) -> Array:
-        """Give fitted values."""
+        """Return fitted values."""
         return self.posterior.predict(self._standardised(X))
 
     def interval(self, X: Array, coverage: float) -> Array:
-        """Give Student-t prediction intervals."""
+        """Return Student-t prediction intervals."""
         return np.asarray(self.posterior.predict_interval(self._standardised(X), coverage), dtype=np.float64)
 
     def _standardised(self, X: Array) -> Array:
@@ -99,8 +99,7 @@ class Tukey(_Robust):
     """Tukey's biweight, statsmodels' RLM with its defaults."""
 
     def _estimate(self, X: Array, y: Array) -> tuple[Array, float]:
-        sm = _statsmodels()
-        fit = sm.RLM(y, _with_constant(X), M=sm.robust.norms.TukeyBiweight()).fit()
+        fit = _m_estimate("TukeyBiweight", X, y)
         return np.asarray(fit.params), float(fit.scale)
 
 
@@ -131,12 +130,12 @@ class QuantileRegression:
         return self._lines[level]
 
     def predict(self, X: Array) -> Array:
-        """Give the median."""
+        """Return the median."""
         result: Array = _with_constant(X) @ self._line(0.5)
         return result
 
     def interval(self, X: Array, coverage: float) -> Array:
-        """Give the lines of both ends, put in order where they cross."""
+        """Return the lines of both ends, sorted where they cross."""
         tail = round((1.0 - coverage) / 2.0, 12)
         both = np.stack([_with_constant(X) @ self._line(level) for level in (tail, 1.0 - tail)])
         return np.sort(both, axis=0)
@@ -152,16 +151,16 @@ class Conformal:
         return self
 
     def predict(self, X: Array) -> Array:
-        """Give fitted values of least squares."""
+        """Return fitted values of least squares."""
         result: Array = self._line.predict(X)
         return result
 
     def interval(self, X: Array, coverage: float) -> Array:
-        """Give the intervals of MAPIE."""
+        """Return the intervals of MAPIE."""
         try:
             from mapie.regression import CrossConformalRegressor
         except ImportError as error:
-            raise GPSError("this comparison needs MAPIE: pip install 'gpsuq[experiments]'") from error
+            raise GPSError("this comparison needs MAPIE: pip install 'gpsuq[paper]'") from error
         wrapped = CrossConformalRegressor(LinearRegression(), confidence_level=coverage, method="plus", cv=10)
         wrapped.fit_conformalize(self._X, self._y)
         bounds = np.concatenate([wrapped.predict_interval(block)[1][:, :, 0] for block in _blocks(X, len(self._y))])
@@ -208,12 +207,12 @@ class MixtureOfLines:
         return (share, lines, sigma), float(each.sum())
 
     def predict(self, X: Array) -> Array:
-        """Give the mean of the mixture."""
+        """Return the mean of the mixture."""
         result: Array = _with_constant(X) @ (self.share @ self.lines)
         return result
 
     def interval(self, X: Array, coverage: float) -> Array:
-        """Give quantiles of the mixture."""
+        """Return quantiles of the mixture."""
         tail = (1.0 - coverage) / 2.0
         return mixtures.quantiles([tail, 1.0 - tail], _with_constant(X) @ self.lines.T, self.sigma, self.share).T
 
@@ -255,12 +254,12 @@ class RandomCoefficients:
         return self
 
     def predict(self, X: Array) -> Array:
-        """Give the mean."""
+        """Return the mean."""
         result: Array = _with_constant(X) @ self.line
         return result
 
     def interval(self, X: Array, coverage: float) -> Array:
-        """Give Normal intervals."""
+        """Return Normal intervals."""
         sd = np.sqrt(np.exp(self._log[0]) + np.square(X) @ np.exp(self._log[1:]))
         half = stats.norm.ppf(0.5 + coverage / 2.0) * sd
         return np.stack([self.predict(X) - half, self.predict(X) + half])
@@ -284,7 +283,7 @@ PEERS: dict[str, Callable[[], Any]] = {
 
 
 def interval_score(bounds: Array, y: Array, coverage: float) -> float:
-    r"""Mean width of intervals (2, n) plus :math:`2 / \alpha` times what lies outside: lower is better.
+    r"""Return the mean width of intervals (2, n) plus :math:`2 / \alpha` times what lies outside: lower is better.
 
     >>> import numpy as np
     >>> from paper.peers import interval_score

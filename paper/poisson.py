@@ -18,8 +18,7 @@ from gpsuq.poisson.estimator import DEFAULT_STEPS, GPSPoissonProcess
 from gpsuq.poisson.plots import draw_points, draw_surface, draw_window
 from gpsuq.spatial.grids import Grid
 from paper.linear import ratio_of_means
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
+from paper.record import Asked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,13 +29,13 @@ _SURFACE_DRAWS = 1000
 
 
 def estimator(seed: int, n_steps: int | None, *, progress: bool = False) -> GPSPoissonProcess:
-    """Give the estimator with default settings."""
+    """Return the estimator with default settings."""
     steps = DEFAULT_STEPS if n_steps is None else n_steps
     return GPSPoissonProcess(random_state=seed, n_steps=steps, progress=progress)
 
 
 def relative_error(estimate: Array, truth: Array) -> float:
-    """Relative L2 error over the cells of a grid."""
+    """Return the relative L2 error over the cells of a grid."""
     return float(np.sqrt(np.square(estimate - truth).sum() / np.square(truth).sum()))
 
 
@@ -61,29 +60,19 @@ def one_replicate(name: str, seed: int, n_steps: int | None, *, progress: bool =
     }
 
 
-def run(
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
-    """Run all intensities for ``replicates`` seeds; the figure is that of two bumps and the first seed."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    tasks = [(name, number, n_steps) for name in INTENSITIES for number in range(seed, seed + replicates)]
-    table = run_replicates(one_replicate, tasks, out, force=force, progress=progress)
-    settings = {"seeds": [seed, seed + replicates - 1], "estimator": estimator(seed, n_steps).get_params()}
-    command = command_line("poisson", out, seed=seed, replicates=replicates, steps=n_steps)
+def run(asked: Asked) -> list[Path]:
+    """Run all intensities for every seed; the figure is that of two bumps and the first seed."""
+    tasks = [(name, seed, asked.n_steps) for name in INTENSITIES for seed in asked.seeds]
+    table = asked.replicate(one_replicate, tasks)
     with stage("figure"):
-        figure = save_figure(four_panels("bumps", seed, n_steps, progress=progress), out / "poisson.png")
-    return [write_metrics(out, command, settings=settings, results=summarise(table), started=started), figure]
+        figure = four_panels("bumps", asked.seed, asked.n_steps, progress=asked.progress)
+        path = save_figure(figure, asked.out / "poisson.png")
+    settings = {"seeds": asked.ends, "estimator": estimator(asked.seed, asked.n_steps).get_params()}
+    return [asked.write(settings, summarise(table)), path]
 
 
 def summarise(table: pd.DataFrame) -> dict[str, Any]:
-    """Means over seeds with standard errors for each intensity, and the ratio of the errors."""
+    """Return means over seeds with standard errors for each intensity, and the ratio of the errors."""
     result: dict[str, Any] = {}
     for name, rows in table.groupby("intensity", sort=False):
         numbers = rows.drop(columns="intensity")

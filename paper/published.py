@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,8 @@ import pandas as pd
 
 from gpsuq.datasets import regression_table
 from gpsuq.errors import GPSWarning
-from gpsuq.files import write_atomically
 from gpsuq.linear.estimator import GPSLinearRegression
-from paper.record import command_line, prepare, write_metrics
+from paper.record import Asked
 
 
 @dataclass(frozen=True)
@@ -130,23 +128,19 @@ def compare(name: str, seed: int) -> dict[str, Any]:
 
 
 def _errors_of_line(model: GPSLinearRegression, line: int, names: list[str]) -> dict[str, float]:
-    """Give standard errors of a line's coefficients: how they differ between chains."""
+    """Return standard errors of a line's coefficients: how they differ between chains."""
     means = np.stack([law.mean[line] for law in model.fit_.chains])
     draws = model.fit_.units.parameters(means, np.zeros(len(means)))
     columns = dict(zip(model.feature_names_in_, draws["slope"].T, strict=True)) | {"intercept": draws["intercept"]}
     return {name: float(columns[name].std(ddof=1)) for name in names}
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
+def run(asked: Asked) -> list[Path]:
     """Compare all tables; write numbers and a table."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    results = {name: compare(name, seed) for name in TABLES}
-    command = command_line("published", out, seed=seed)
-    settings = {"seed": seed, "estimator": GPSLinearRegression(random_state=seed)}
-    table = out / "table.md"
-    write_atomically(table, (markdown(results) + "\n").encode())
-    return [write_metrics(out, command, settings=settings, results=results, started=started), table]
+    results = {name: compare(name, asked.seed) for name in TABLES}
+    table = asked.write_table(markdown(results))
+    settings = {"seed": asked.seed, "estimator": GPSLinearRegression(random_state=asked.seed)}
+    return [asked.write(settings, results), table]
 
 
 def markdown(results: dict[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""What every experiment leaves behind: metrics.json with command, seeds, settings, environment and numbers."""
+"""What is asked of an experiment, and what every experiment leaves behind.
+
+That is metrics.json, with the command, seeds, settings, environment and numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +9,94 @@ import json
 import math
 import platform
 import time
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from gpsuq._version import __version__
-from gpsuq.engine.algorithms import Algorithm
 from gpsuq.engine.checkpoints import UNFINISHED, was_resumed
+from gpsuq.engine.settings import Algorithm
 from gpsuq.errors import GPSError
+from gpsuq.files import write_atomically
 from paper.page import METRICS_FILE
+from paper.replicates import run_replicates
 
 
-def prepare(out: Path, *, force: bool) -> Path:
-    """Make the output directory; one that holds results already is refused unless ``force``, which deletes them."""
-    metrics, interrupted = out / METRICS_FILE, (out / UNFINISHED).exists()
-    if force:
-        metrics.unlink(missing_ok=True)  # so that this run, when it is stopped, can go on without force
-    if metrics.exists() and not interrupted:
-        raise GPSError(f"{out} holds results already; choose another directory or pass --force")
-    out.mkdir(parents=True, exist_ok=True)
-    return out
+@dataclass(frozen=True)
+class Asked:
+    """What a user asked of the experiment ``name``; its methods do what all experiments do alike.
 
+    ``options`` are those of the command that repeats the experiment, in order, without ``--out``; what is None was left
+    at its default. ``started`` is ``time.perf_counter()`` at the start.
+    """
 
-def algorithm_with(n_steps: int | None) -> Algorithm:
-    """Give the default algorithm, with another number of steps where one is asked for."""
-    return Algorithm() if n_steps is None else Algorithm(n_steps=n_steps)
+    name: str
+    out: Path
+    seeds: Sequence[int]
+    options: Mapping[str, int | str | None]
+    n_steps: int | None = None
+    force: bool = False
+    progress: bool = False
+    started: float = field(default_factory=time.perf_counter)
 
+    @property
+    def seed(self) -> int:
+        """The first seed."""
+        return self.seeds[0]
 
-def command_line(experiment: str, out: Path, **options: int | str | None) -> str:
-    """Write down the command that repeats an experiment; options that are None were left at their default."""
-    given = [f"--{name} {value}" for name, value in options.items() if value is not None]
-    return " ".join(["python -m paper", experiment, *given, f"--out {out}"])
+    @property
+    def ends(self) -> list[int]:
+        """The first and the last seed."""
+        return [self.seeds[0], self.seeds[-1]]
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The default algorithm, with another number of steps where one is asked for."""
+        return Algorithm() if self.n_steps is None else Algorithm(n_steps=self.n_steps)
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the experiment."""
+        given = [f"--{name} {value}" for name, value in self.options.items() if value is not None]
+        return " ".join(["python -m paper", self.name, *given, f"--out {self.out}"])
+
+    def prepare(self) -> None:
+        """Make the output directory; one that holds results is refused unless ``force``, which deletes them."""
+        metrics, interrupted = self.out / METRICS_FILE, (self.out / UNFINISHED).exists()
+        if self.force:
+            metrics.unlink(missing_ok=True)  # so that this run, when it is stopped, can go on without force
+        if metrics.exists() and not interrupted:
+            raise GPSError(f"{self.out} holds results already; choose another directory or pass --force")
+        self.out.mkdir(parents=True, exist_ok=True)
+
+    def replicate(self, function: Callable[..., dict[str, Any]], tasks: Iterable[tuple[Hashable, ...]]) -> pd.DataFrame:
+        """Call a function for every task, side by side (:func:`~paper.replicates.run_replicates`)."""
+        return run_replicates(function, tasks, self.out, force=self.force, progress=self.progress)
+
+    def write(self, settings: Mapping[str, Any], results: Mapping[str, Any]) -> Path:
+        """Write metrics.json."""
+        record = {
+            "command": self.command,
+            "settings": settings,
+            "environment": environment(),
+            "seconds": round(time.perf_counter() - self.started, 1),
+            **({"resumed": "after an interruption: seconds are those since then"} if was_resumed() else {}),
+            "results": results,
+        }
+        path = self.out / METRICS_FILE
+        path.write_text(json.dumps(_without_nan(json.loads(json.dumps(record, default=_plain))), indent=2) + "\n")
+        return path
+
+    def write_table(self, markdown: str) -> Path:
+        """Write table.md."""
+        path = self.out / "table.md"
+        write_atomically(path, (markdown + "\n").encode())
+        return path
 
 
 def environment() -> dict[str, Any]:
@@ -55,25 +111,8 @@ def environment() -> dict[str, Any]:
     }
 
 
-def write_metrics(
-    out: Path, command: str, *, settings: Mapping[str, Any], results: Mapping[str, Any], started: float
-) -> Path:
-    """Write metrics.json; ``started`` is ``time.perf_counter()`` at the start."""
-    record = {
-        "command": command,
-        "settings": settings,
-        "environment": environment(),
-        "seconds": round(time.perf_counter() - started, 1),
-        **({"resumed": "after an interruption: seconds are those since then"} if was_resumed() else {}),
-        "results": results,
-    }
-    path = out / METRICS_FILE
-    path.write_text(json.dumps(_without_nan(json.loads(json.dumps(record, default=_plain))), indent=2) + "\n")
-    return path
-
-
 def _without_nan(value: Any) -> Any:
-    """Write what is not a number as null: JSON has no NaN."""
+    """Replace numbers that are not finite by None: JSON has neither NaN nor infinity."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -83,7 +122,7 @@ def _without_nan(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return {"type": type(value).__name__, **{field.name: getattr(value, field.name) for field in fields(value)}}
+        return {"type": type(value).__name__, **{part.name: getattr(value, part.name) for part in fields(value)}}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

@@ -25,7 +25,7 @@ def run_replicates(
     force: bool,
     progress: bool = False,
 ) -> pd.DataFrame:
-    """Call ``function(*task, progress=...)`` for every task; give one row per result, in the order of the tasks.
+    """Call ``function(*task, progress=...)`` for every task; return one row per result, in the order of the tasks.
 
     Results are appended to a file as they come. Tasks that are in it already are not run again unless ``force``. The
     bar counts tasks; one that is alone shows its own.

@@ -17,7 +17,7 @@ from paper.page import METRICS_FILE, ROWS_FILE
 
 
 def begin(out: Path, key: Callable[[str], str], *, force: bool) -> Rows:
-    """Give the rows that are in a directory already; with ``force``, start anew."""
+    """Return the rows that are in a directory already; with ``force``, start anew."""
     out.mkdir(parents=True, exist_ok=True)
     if force:
         for name in (ROWS_FILE, METRICS_FILE):
@@ -50,6 +50,11 @@ class Rows:
         self.rows.append(row)
         self.lines.append({"key": self.key(row["method"]), "row": row})
         write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in self.lines).encode())
+
+    @property
+    def seconds(self) -> float:
+        """How long the rows took, those of earlier runs included."""
+        return float(sum(row.get("seconds", 0.0) for row in self.rows))
 
     def frame(self) -> pd.DataFrame:
         order = {method: number for number, method in enumerate(METHODS)}

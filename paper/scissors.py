@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from gpsuq.cli.demonstration import fit_scissors, three_panels
 from gpsuq.core.models import linear_regression
 from gpsuq.datasets import Regression, scissors
-from gpsuq.engine.algorithms import Algorithm
 from gpsuq.engine.progress import stage
+from gpsuq.engine.settings import Algorithm
 from gpsuq.gps import GPS
 from gpsuq.linear.baselines import BayesianLinearPosterior
 from gpsuq.linear.estimator import DEFAULT_STEPS, GPSLinearRegression
 from gpsuq.plots.style import save_figure
 from gpsuq.uq.distribution import UQDistribution
-from paper.record import algorithm_with, command_line, mean_and_sd, prepare, write_metrics
+from paper.record import Asked, mean_and_sd
 
 Array = NDArray[np.floating]
 
@@ -73,42 +73,30 @@ def _estimator_metrics(data: Regression, seed: int, n_steps: int, *, progress: b
     return {f"estimator_{name}": value for name, value in metrics.items()}
 
 
-def run(
-    seed: int,
-    replicates: int,
-    out: Path,
-    *,
-    n_steps: int | None = None,
-    force: bool = False,
-    progress: bool = False,
-) -> list[Path]:
-    """Run the experiment for ``replicates`` seeds; the figure is that of the first."""
-    prepare(out, force=force)
-    started = time.perf_counter()
-    algorithm = algorithm_with(n_steps)
+def run(asked: Asked) -> list[Path]:
+    """Run the experiment for every seed; the figures are those of the first."""
     per_seed, figures = {}, []
-    for number in range(seed, seed + replicates):
-        with stage(f"seed {number}") if replicates > 1 else nullcontext():
-            data, uq, posterior, metrics = one_replicate(number, algorithm, progress=progress)
-        per_seed[str(number)] = metrics
-        if number == seed:
+    for seed in asked.seeds:
+        with stage(f"seed {seed}") if len(asked.seeds) > 1 else nullcontext():
+            data, uq, posterior, metrics = one_replicate(seed, asked.algorithm, progress=asked.progress)
+        per_seed[str(seed)] = metrics
+        if seed == asked.seed:
             figures = [
-                save_figure(three_panels(data, posterior, uq), out / "scissors.png"),
-                save_figure(uq.plot_marginals(), out / "marginals.png"),
+                save_figure(three_panels(data, posterior, uq), asked.out / "scissors.png"),
+                save_figure(uq.plot_marginals(), asked.out / "marginals.png"),
             ]
     names = list(next(iter(per_seed.values())))
     results = {
         "over_seeds": {name: mean_and_sd([m[name] for m in per_seed.values()]) for name in names},
         "per_seed": per_seed,
     }
-    gps = GPS(linear_regression(intercept=False), algorithm=algorithm)
+    gps = GPS(linear_regression(intercept=False), algorithm=asked.algorithm)
     settings = {
-        "seeds": list(range(seed, seed + replicates)),
+        "seeds": list(asked.seeds),
         "n": len(data.y),
         "algorithm": gps.algorithm,
         "generator": gps.generator,
         "distance": gps.distance,
         "chains": gps.plan,
     }
-    command = command_line("scissors", out, seed=seed, replicates=replicates, steps=n_steps)
-    return [write_metrics(out, command, settings=settings, results=results, started=started), *figures]
+    return [asked.write(settings, results), *figures]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from gpsuq.errors import GPSWarning
 from gpsuq.linear.estimator import GPSLinearRegression
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from paper.linear import estimator
-from paper.record import command_line, prepare, write_metrics
+from paper.record import Asked
 from paper.robust import least_squares
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ TABLES: dict[str, RealTable] = {
 def fit_table(
     name: str, seed: int, n_steps: int | None, *, progress: bool = False
 ) -> tuple[GPSLinearRegression, pd.DataFrame, list[str]]:
-    """Fit one table with default settings; give the fit, the table and what was warned of."""
+    """Fit one table with default settings; return the fit, the table and the messages of warnings."""
     known = TABLES[name]
     table = regression_table(known.file)
     with warnings.catch_warnings(record=True) as caught:
@@ -104,15 +103,13 @@ def mixed_model(table: pd.DataFrame, known: RealTable) -> dict[str, float]:
     }
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
+def run(asked: Asked) -> list[Path]:
     """Fit the four tables, draw each, and write down what was found beside what is known."""
-    prepare(out, force=force)
-    started = time.perf_counter()
     results: dict[str, Any] = {}
     files = []
     for name, known in TABLES.items():
         with stage(name):
-            model, table, messages = fit_table(name, seed, n_steps, progress=progress)
+            model, table, messages = fit_table(name, asked.seed, asked.n_steps, progress=asked.progress)
         rows = model.explain_rows(table[[known.x]], table[known.y])
         interval = model.predict_interval(table[[known.x]]).to_numpy()
         y = table[known.y].to_numpy()
@@ -130,10 +127,9 @@ def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False
             "in_sample_prediction_coverage": float(((interval[:, 0] < y) & (y < interval[:, 1])).mean()),
             "warnings": messages,
         }
-        files.append(save_figure(figure(name, model, table, rows), out / f"{name}.png"))
-    command = command_line("tables", out, seed=seed, steps=n_steps)
-    settings = {"seed": seed, "estimator": estimator(seed, n_steps)}
-    return [write_metrics(out, command, settings=settings, results=results, started=started), *files]
+        files.append(save_figure(figure(name, model, table, rows), asked.out / f"{name}.png"))
+    settings = {"seed": asked.seed, "estimator": estimator(asked.seed, asked.n_steps)}
+    return [asked.write(settings, results), *files]
 
 
 def figure(name: str, model: GPSLinearRegression, table: pd.DataFrame, rows: pd.DataFrame) -> Figure:

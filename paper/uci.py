@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 
 from gpsuq.datasets import data_directory
 from gpsuq.errors import GPSError, GPSWarning
-from gpsuq.files import write_atomically
 from gpsuq.linear.estimator import GPSLinearRegression
 from paper.designs import shown_score
 from paper.peers import PEERS, fit_quietly, interval_score
-from paper.record import command_line, prepare, write_metrics
-from paper.replicates import run_replicates
+from paper.record import Asked
 
 Array = NDArray[np.floating]
 
@@ -42,7 +40,7 @@ def read_split(name: str, split: int) -> tuple[Array, Array, Array, Array]:
 
 
 def splits(name: str) -> list[list[int]]:
-    """Give the rows of each published test part."""
+    """Return the rows of each published test part."""
     with gzip.open(data_directory() / "uci" / f"{name}.splits.json.gz") as file:
         parts: list[list[int]] = json.load(file)["test"]
     return parts
@@ -74,22 +72,17 @@ def one_split(name: str, split: int, *, progress: bool = False) -> dict[str, Any
     return result
 
 
-def run(seed: int, out: Path, *, n_steps: int | None = None, force: bool = False, progress: bool = False) -> list[Path]:
+def run(asked: Asked) -> list[Path]:
     """Run all splits of all tables; the seed of a fit is the number of its split."""
-    prepare(out, force=force)
-    started = time.perf_counter()
     tasks = [(name, split) for name in TABLES for split in range(len(splits(name)))]
-    rows = run_replicates(one_split, tasks, out, force=force, progress=progress)
+    rows = asked.replicate(one_split, tasks)
     results = {str(name): summarise(part) for name, part in rows.groupby("table", sort=False)}
-    settings = {"coverage": COVERAGE, "estimator": GPSLinearRegression()}
-    table = out / "table.md"
-    write_atomically(table, (markdown(results) + "\n").encode())
-    command = command_line("uci", out)
-    return [write_metrics(out, command, settings=settings, results=results, started=started), table]
+    table = asked.write_table(markdown(results))
+    return [asked.write({"coverage": COVERAGE, "estimator": GPSLinearRegression()}, results), table]
 
 
 def summarise(rows: pd.DataFrame) -> dict[str, Any]:
-    """Means over splits with standard errors, and ratios to the better of least squares and conformal prediction."""
+    """Return means over splits with standard errors, and ratios to the better of least squares and conformal."""
     numbers = rows.drop(columns=["table", "split", "law", "findings"]).astype(float)
     methods = [method for method in ("GPS", *METHODS) if f"score {method}" in numbers]
     better = min(numbers["score least squares"].mean(), numbers["score conformal"].mean())

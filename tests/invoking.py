@@ -4,7 +4,7 @@ from typer.testing import CliRunner
 
 
 def invoke(*arguments):
-    """Give `gpsuq ARGUMENTS`, or `python -m paper ARGUMENTS` where the first is "paper"."""
+    """Run `gpsuq ARGUMENTS`, or `python -m paper ARGUMENTS` where the first is "paper"."""
     words = [str(argument) for argument in arguments]
     if words[0] == "paper":
         from paper.__main__ import app

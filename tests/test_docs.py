@@ -2,16 +2,19 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+from test_house import FLOORS
+from torch import nn
 
-from gpsuq import GPS, Algorithm, __version__
+from gpsuq import GPS, Algorithm, GPSPoissonProcess, Recipe, __version__
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
-WITHOUT_PYTHON = {"tables"}
 _PRODUCTS = "products of its added rows alone"
 
 
@@ -19,9 +22,21 @@ def python_blocks(text):
     return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def run(blocks, name):
-    """Run blocks one after the other, as a reader would, and give the names that they leave."""
-    names = {"__name__": "__main__"}
+def section(page, title):
+    return (ROOT / page).read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(text):
+    """All rows of tables, as lists of cells; headers are left out."""
+    lines = re.findall(r"^\|(.*)\|$", text, flags=re.MULTILINE)
+    rules = [number for number, line in enumerate(lines) if set(line) <= set("-|: ")]
+    dropped = {*rules, *(number - 1 for number in rules)}
+    return [[cell.strip() for cell in line.split("|")] for number, line in enumerate(lines) if number not in dropped]
+
+
+def run(blocks, name, **given):
+    """Run blocks one after the other, as a reader would, and return the names that they leave."""
+    names = {"__name__": "__main__"} | given
     exec(compile("\n".join(blocks), name, "exec"), names)
     return names
 
@@ -38,7 +53,7 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("elsewhere")
 def test_the_code_of_a_guide_runs(page):
     blocks = python_blocks(page.read_text())
-    assert blocks or page.stem in WITHOUT_PYTHON
+    assert blocks
     run(blocks, str(page))
 
 
@@ -57,24 +72,102 @@ def test_the_code_of_the_tutorial_runs(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_ten_lines_of_the_readme_say_what_they_do(elsewhere):
-    page = ROOT / "README.md"
-    section = page.read_text().split("\n## Ten lines for a model of your own\n")[1].split("\n## ")[0]
-    blocks = python_blocks(section)
-    assert len(blocks) == 1
-    uq = run(blocks, str(page))["uq"]
+def test_the_model_of_the_readme_says_what_it_does(elsewhere):
+    (block,) = python_blocks(section("README.md", "A model of your own"))
+    uq = run([block], "README.md")["uq"]
     assert (elsewhere / "theta.png").stat().st_size > 5_000
     pieces = uq.interval(0.8, of="population", kind="highest-density")["theta"]
     assert np.allclose(pieces.mean(1), [-3.0, 3.0], atol=0.5)  # "two pieces, around -3 and 3"
 
 
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_the_table_of_the_readme_is_fitted(rng):
+    X = rng.normal(size=(100, 2))
+    y = X[:, 0] + rng.normal(size=100)
+    (block,) = python_blocks(section("README.md", "A table"))
+    model = run([block], "README.md", X=X, y=y, X_new=X[:3])["model"]
+    assert not model.heterogeneous_
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_the_point_pattern_of_the_readme_is_fitted(rng, elsewhere, monkeypatch):
+    for name, value in (("n_chains", 2), ("n_steps", 5)):
+        monkeypatch.setitem(GPSPoissonProcess.__init__.__kwdefaults__, name, value)
+    corners = [[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]
+    (elsewhere / "window.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [corners]}))
+    (block,) = python_blocks(section("README.md", "A point pattern"))
+    model = run([block], "README.md", points=rng.random((60, 2)), regions=[(0, 0.5, 0, 0.5)])["model"]
+    assert model.integral() == pytest.approx(60, rel=0.2)
+
+
+def test_the_network_of_the_readme_is_fitted(rng, monkeypatch):
+    monkeypatch.setattr("gpsuq.classify.network.Recipe", partial(Recipe, epochs=20))
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc1, self.fc2 = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.fc2(self.fc1(x.flatten(1)).relu())
+
+    images = rng.normal(size=(400, 2, 2)).astype(np.float32)
+    labels = (images[:, 0, 0] > 0).astype(int)
+    given = {"images": images, "labels": labels, "images_val": images, "labels_val": labels, "new_images": images[:5]}
+    (block,) = python_blocks(section("README.md", "A network"))
+    verdicts = run([block], "README.md", network=Network(), **given)["verdicts"]
+    assert verdicts.uncertain.shape == (5,)
+
+
+def test_the_readme_takes_a_minute():
+    readme = (ROOT / "README.md").read_text()
+    found = rows(readme)
+    assert 5 <= len(found) <= 12
+    assert re.findall(r"^\|[-|: ]+\|$", readme, flags=re.MULTILINE) == ["|---|---|---|"]  # one table
+    for cells in found:
+        words = re.sub(r"\]\([^)]*\)", "", " ".join(cells)).split()
+        assert len(words) <= 25, cells
+        assert "](" in cells[-1], f"no link: {cells}"
+
+
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+PAGES += [path for ending in ("md", "rst") for path in (ROOT / "docs").rglob(f"*.{ending}") if "auto" not in str(path)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_is_there(page):
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (page.parent / target).exists(), target
+    for path in re.findall(r"`((?:src|paper|tests|benchmarks|results|docs)/[\w./]+)`", text):
+        assert (ROOT / path).exists() or "NAME" in path or "_build" in path, path
+    for name in re.findall(r"\b(?:gpsuq|paper)(?:\.(?!py\b|md\b)[A-Za-z]\w*)+(?!\w|[./-]\w)", text):
+        assert resolve_name(name) is not None
+    for module, names in re.findall(r"^from ((?:gpsuq|paper)[\w.]*) import ([\w, ]+)", text, flags=re.MULTILINE):
+        for name in names.split(","):
+            assert resolve_name(f"{module}:{name.strip()}") is not None
+    for name in re.findall(r"python -m paper ([a-z][\w-]*)", text):
+        assert name in experiments(), name
+
+
+def experiments():
+    """The names of all commands of ``python -m paper``."""
+    commands = resolve_name("paper.__main__:app").registered_commands
+    return {command.name or command.callback.__name__ for command in commands}
+
+
+def test_contributing_shows_the_house_that_stands():
+    floors = rows(section("CONTRIBUTING.md", "The house").split("Beside the package")[0])
+    shown = [re.findall(r"`(\w+)`", cells[0]) for cells in floors]
+    assert shown == FLOORS
+
+
 def test_the_cost_of_noise_is_what_the_benchmark_measured():
-    rows = json.loads((ROOT / "benchmarks" / "results" / "classifier_cost.json").read_text())["rows"]
-    training, judging = rows["training step / plain"], rows["judging / gps"]
+    measured = json.loads((ROOT / "benchmarks" / "results" / "classifier_cost.json").read_text())["rows"]
+    training, judging = measured["training step / plain"], measured["judging / gps"]
     wanted = [training[f"{name}, M = {draws}"] for name in ("gps", _PRODUCTS) for draws in (4, 10)]
     wanted += [judging[name] for name in ("gps, adaptive", "dropout, trunk once", "dropout, full passes")]
-    section = (ROOT / "docs" / "paper.md").read_text().split("\n## What noise costs\n")[1].split("\n## ")[0]
-    assert [float(number) for number in re.findall(r"^\|.*\| ([\d.]+) \|$", section, flags=re.MULTILINE)] == wanted
+    assert [float(cells[-1]) for cells in rows(section("docs/paper.md", "What noise costs"))] == wanted
 
 
 def test_the_citation_is_of_this_version():

@@ -1,5 +1,7 @@
 """The one entry for any model: what users would try first, and what they would get wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -75,6 +77,29 @@ def test_student_t_regression_by_monte_carlo(rng):
     uq = GPS(model, algorithm=Algorithm(n_steps=600, n_draws=30), spread_weight=0.3).fit(X, y)
     assert uq.mean()["slope"] == pytest.approx([2.0, -1.0], abs=0.15)
     assert 0.25 < uq.mean()["scale"] < 0.75
+
+
+def test_sampling_in_the_place_of_an_exact_score_is_said(rng, short):
+    y = rng.standard_t(4, size=100)
+    model = ObservationModel(lambda loc, scale: StudentT(4.0, loc, scale), loc=Location(), scale=Scale())
+
+    def sampled(model, **options):
+        return [
+            f.message for f in GPS(model, algorithm=replace(short, **options)).fit(y).findings if f.code == "sampled"
+        ]
+
+    with pytest.warns(GPSWarning, match="closed form") as caught:
+        (message,) = sampled(model)
+    assert "StudentT" in message
+    assert "n_outcomes" in message
+    assert "register_kernel_mean" in message
+    assert len([w for w in caught if str(w.message) == message]) == 1
+    assert sampled(model, n_outcomes=5) == []
+
+    class Own(Normal):
+        pass
+
+    assert sampled(ObservationModel(Own, loc=Location(), scale=Scale())) == []
 
 
 def test_negative_binomial_regression_by_enumeration(rng):

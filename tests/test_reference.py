@@ -8,13 +8,13 @@ from pkgutil import resolve_name
 import gpsuq
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "reference" / "api.rst"
+PAGES = [DOCS / "reference" / name for name in ("api.rst", "laboratory.rst")]
 DIRECTIVE = re.compile(r"^\.\. auto(class|function|module):: (\S+)\n((?: +:.*\n)*)", flags=re.MULTILINE)
 
 # What is declared or passed there is called by the training, not by people.
 CALLED_BY_TRAINING = {
     *(f"gpsuq.core.{name}" for name in ("observations", "distances", "generators", "kernels", "parameters")),
-    *("gpsuq.engine.algorithms", "gpsuq.engine.recipes", "gpsuq.classify.networks", "paper.networks"),
+    *("gpsuq.engine.settings", "gpsuq.classify.networks", "paper.networks"),
 }
 CALLED_BY_REPORTS = {"gpsuq.reports.page"}
 CALLED_AS_THE_OBJECT = {"forward"}  # network(x) is network.forward(x)
@@ -44,7 +44,7 @@ def without_example(objects):
 
 
 def test_every_object_of_the_reference_has_an_example():
-    objects = list(shown(PAGE.read_text()))
+    objects = [found for page in PAGES for found in shown(page.read_text())]
     assert len(objects) > 100
     missing = without_example(objects)
     assert not missing, f"no example: {', '.join(missing)}"
@@ -98,7 +98,8 @@ def methods_without_example(classes, elsewhere=""):
 
 
 def test_every_method_that_people_call_has_an_example():
-    objects = [value for _, value in shown(PAGE.read_text())] + [getattr(gpsuq, name) for name in gpsuq.__all__]
+    objects = [value for page in PAGES for _, value in shown(page.read_text())]
+    objects += [getattr(gpsuq, name) for name in gpsuq.__all__]
     classes = dict.fromkeys(value for value in objects if inspect.isclass(value))
     asked = [kind for kind in classes if kind.__module__ not in CALLED_BY_TRAINING | CALLED_BY_REPORTS]
     assert {gpsuq.UQDistribution, gpsuq.GPSLinearRegression, gpsuq.GPSPoissonProcess, gpsuq.GPSClassifier} <= set(asked)

@@ -7,8 +7,7 @@ from .core.losses import class_score, predictive_score
 from .core.models import ObservationModel
 from .core.noise import NoisyNetwork, noisify
 from .core.parameters import Location, Parameter, Positive, Rate, Real, Scale, Slope
-from .engine.algorithms import Algorithm, Algorithm1
-from .engine.recipes import PaperRecipe, Recipe
+from .engine.settings import Algorithm, Algorithm1, PaperRecipe, Recipe
 from .errors import GPSError, GPSWarning
 from .gps import GPS
 from .linear.estimator import GPSLinearRegression

@@ -1,5 +1,8 @@
 """The errors and warnings that gpsuq raises; their messages say what was wrong, where, and what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class GPSError(ValueError):
     """Something the caller gave cannot be used; the message names it and says what to do.
@@ -67,3 +70,20 @@ class GPSWarning(UserWarning):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", GPSWarning)
     """
+
+
+@contextmanager
+def needs(extra: str, what: str) -> Iterator[None]:
+    """Turn an import that fails inside into an error that names the extra to install.
+
+    >>> from gpsuq.errors import needs
+    >>> with needs("points", "reading windows"):
+    ...     import shapely_that_is_missing
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: reading windows needs shapely_that_is_missing: pip install 'gpsuq[points]'
+    """
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or str(error)).split(".")[0]
+        raise GPSError(f"{what} needs {package}: pip install 'gpsuq[{extra}]'") from error

@@ -21,11 +21,15 @@ FORMAT = 1
 
 def write_state(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Path:
     """Write tensors and what describes them into one file, whole or not at all."""
-    copies = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
-    }
+    copies = _copies(tensors)
     described = json.dumps({"format": FORMAT, "checksum": _checksum(copies)} | meta)
     return write_atomically(path, save(copies, {"gpsuq": described}))
+
+
+def _copies(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
+    """Return tensors in memory of their own, as safetensors wants them, with ``prefix`` before their names."""
+    own = torch.contiguous_format
+    return {prefix + name: tensor.detach().cpu().clone(memory_format=own) for name, tensor in tensors.items()}
 
 
 def _checksum(tensors: dict[str, Tensor]) -> str:
@@ -79,20 +83,18 @@ def write_atomically(path: Path, content: bytes) -> Path:
 
 
 def beside(path: Path) -> Path:
-    """Give a new hidden name in the same directory; what is made under it has the user's usual permissions."""
+    """Return a new hidden name in the same directory; what is made under it has the user's usual permissions."""
     return path.with_name(f".{path.name}.{uuid4().hex}")
 
 
 def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Give the tensors whose names begin so, without that beginning."""
+    """Return the tensors whose names begin with ``prefix``, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def module_tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:
-    """Give the state of a module under names that begin so, each tensor in memory of its own."""
-    return {
-        f"{prefix}{name}": tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()
-    }
+    """Return the state of a module under names that begin with ``prefix``, each tensor in memory of its own."""
+    return _copies(module.state_dict(), prefix)
 
 
 def tensors_as_bytes(tensors: dict[str, Tensor]) -> bytes:

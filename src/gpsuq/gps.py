@@ -18,12 +18,12 @@ from gpsuq.core.generators import Generator, GeneratorSpec, as_generator_spec
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import observations
 from gpsuq.core.parameters import ParameterMap
-from gpsuq.engine.algorithms import Algorithm
 from gpsuq.engine.chains import ChainPlan, Reweight
 from gpsuq.engine.diagnostics import diagnose
 from gpsuq.engine.generative import CHECKPOINT_EVERY, Problem, TrainingState, init
 from gpsuq.engine.loop import train
 from gpsuq.engine.progress import training_bar
+from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.uq.distribution import UQDistribution
@@ -90,11 +90,12 @@ class GPS:
         fabric: Fabric | None = None,
         progress: bool = False,
     ) -> None:
-        for name, value, kind in (
-            ("model", model, ObservationModel),
-            ("distance", distance, Distance),
-            ("algorithm", algorithm, Algorithm),
-        ):
+        wanted = {
+            "model": (model, ObservationModel),
+            "distance": (distance, Distance),
+            "algorithm": (algorithm, Algorithm),
+        }
+        for name, (value, kind) in wanted.items():
             if not isinstance(value, kind):
                 raise GPSError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
         self.model = model
@@ -127,12 +128,26 @@ class GPS:
             Steps between two checkpoints, 200 by default.
         """
         problem, state = self.train(X, y, **options)
-        return self._finish(problem, state, X if y is not None else None)
+        findings = diagnose(state)
+        for finding in findings:
+            warnings.warn(finding.message, GPSWarning, stacklevel=2)
+        columns, sample = None if y is None else getattr(X, "columns", None), problem.source.sample
+        return UQDistribution(
+            state.generator.cpu(),
+            self.model,
+            (~state.failed).nonzero().flatten().tolist(),
+            seed=self.seed,
+            reweighted=self.plan.reweight is not None and isinstance(problem.source, ArraySource),
+            history=state.history,
+            feature_names=None if columns is None else [str(column) for column in columns],
+            x_shape=None if sample.x is None else tuple(sample.x.shape[1:]),
+            findings=findings,
+        )
 
     def train(
         self, X: Any = None, y: Any = None, *, start: Generator | None = None, **options: Unpack[FitOptions]
     ) -> tuple[Problem, TrainingState]:
-        """Train like :meth:`fit`, and give what it works with: the problem and its last state, to score or go on.
+        """Train like :meth:`fit`, and return what it works with: the problem and its last state, to score or go on.
 
         ``start`` is a generator with as many chains; a copy of it goes on, in place of a new one.
 
@@ -155,8 +170,8 @@ class GPS:
         problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
         generator = self._build(source, dtype) if start is None else copy.deepcopy(start)
         state = init(problem, generator, self.model)
-        directory = None if checkpoint is None else Path(checkpoint)
         state.keep_every = checkpoint_every
+        directory = None if checkpoint is None else Path(checkpoint)
         with training_bar(self.progress and fabric.is_global_zero) as advance:
             train(state, fabric, checkpoint=directory, on_step=advance)
         return problem, state
@@ -182,21 +197,3 @@ class GPS:
         n_chains = self.plan.n_chains
         body = self.generator.build(parameter_map.width(random=True), n_chains, scale, n_features, self.seed)
         return Generator(body, parameter_map, n_chains).to(dtype)
-
-    def _finish(self, problem: Problem, state: TrainingState, X: Any) -> UQDistribution:
-        findings = diagnose(problem, state)
-        for finding in findings:
-            warnings.warn(finding.message, GPSWarning, stacklevel=3)
-        columns = getattr(X, "columns", None)
-        uq = UQDistribution(
-            state.generator.cpu(),
-            self.model,
-            (~state.failed).nonzero().flatten().tolist(),
-            seed=self.seed,
-            reweighted=self.plan.reweight is not None and isinstance(problem.source, ArraySource),
-            history=state.history,
-            feature_names=None if columns is None else [str(column) for column in columns],
-            x_shape=None if problem.source.sample.x is None else tuple(problem.source.sample.x.shape[1:]),
-        )
-        uq.findings = findings
-        return uq

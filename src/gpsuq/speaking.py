@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gpsuq.errors import GPSError, GPSWarning
+
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
 StepsOption = Annotated[
     int | None, typer.Option("--steps", min=1, help="Training steps, for a quick try; results use the default.")
@@ -29,14 +31,12 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results th
 
 
 @contextmanager
-def speaking(console: Console) -> Iterator[None]:
-    """Print warnings as one line each, and errors as one line with exit code 1; both go to standard error."""
-    from gpsuq.errors import GPSWarning
-
+def speaking() -> Iterator[Console]:
+    """Open a console; warnings are one line each, errors one line with exit code 1, both on standard error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GPSWarning)
         try:
-            yield
+            yield Console()
         except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
             Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(1) from None
@@ -49,13 +49,13 @@ def speaking(console: Console) -> Iterator[None]:
 
 
 def watched() -> bool:
-    """Whether somebody looks at standard error: bars are not for files and pipes."""
+    """Whether standard error is a terminal: progress bars are not for files and pipes."""
     return sys.stderr.isatty()
 
 
 @contextmanager
 def going_on(out: Path, *, force: bool) -> Iterator[None]:
-    """After Ctrl-C in an experiment, say where its rows, replicates and checkpoints are, and how to go on.
+    """Let Ctrl-C in an experiment tell where its rows, replicates and checkpoints are, and how to go on.
 
     A command with ``--force`` would delete them when it is given again.
     """
@@ -71,14 +71,14 @@ def going_on(out: Path, *, force: bool) -> Iterator[None]:
 
 
 def list_files(console: Console, files: list[Path]) -> None:
-    """Name the files that were written, each path in one piece however narrow the output is."""
+    """Print the names of the files that were written, each in one piece however narrow the output is."""
     console.print("Wrote")
     for path in files:
         console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def tell(console: Console, files: list[Path], *, as_json: bool, **numbers: Any) -> None:
-    """Name the files that were written, in words, or in one JSON document with some numbers."""
+    """Print the names of the files that were written, or one JSON document with them and some numbers."""
     if as_json:
         print_json(numbers | {"files": list(map(str, files))})
     else:
@@ -86,9 +86,7 @@ def tell(console: Console, files: list[Path], *, as_json: bool, **numbers: Any) 
 
 
 def refuse_file(path: Path | None, *, force: bool) -> None:
-    """Raise where a file would be overwritten without the user's word."""
-    from gpsuq.errors import GPSError
-
+    """Raise where a file exists that the user did not allow to overwrite."""
     if path is not None and path.exists() and not force:
         raise GPSError(f"{path} exists already; choose another name or pass --force")
 
@@ -96,11 +94,11 @@ def refuse_file(path: Path | None, *, force: bool) -> None:
 def print_or_write(
     console: Console, table: Any, path: Path | None, *, index: bool, as_json: bool, **numbers: Any
 ) -> None:
-    """Write a table to a file and name it, with some numbers for machines; or print it where no file is named."""
+    """Write a table to a file and print its name, with some numbers for machines; or print it where none is named."""
     from gpsuq.tables.reading import for_json, write_table
 
     if path is not None:
-        with speaking(console):
+        with speaking():
             write_table(table, path, index=index)
         tell(console, [path], as_json=as_json, **numbers)
     elif as_json:
@@ -115,6 +113,6 @@ def print_json(content: Any) -> None:
 
 
 def print_left_out(console: Console, n_before: int, n_after: int) -> None:
-    """Say how many rows were left out, if any."""
+    """Print how many rows were left out, if any."""
     if n_after < n_before:
         console.print(f"{n_before - n_after} of {n_before} rows have missing values and were left out.")

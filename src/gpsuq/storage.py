@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,16 +40,7 @@ KINDS = {
 }
 """From the name of a type to the folder whose ``storage`` describes and restores it, and whose ``report`` shows it."""
 
-_DAMAGE = (
-    OSError,
-    LookupError,
-    TypeError,
-    ValueError,
-    ArithmeticError,
-    RuntimeError,
-    AttributeError,
-    MemoryError,
-)
+_DAMAGE = (OSError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError, MemoryError)
 _FOR_PEOPLE = {
     *("report.html", "checks.json", "columns.json"),
     *("summary.csv", "rows.csv", "groups.csv", "coefficients.png"),
@@ -71,7 +62,7 @@ def check_tensors(tensors: Mapping[str, Tensor], *, own: bool) -> None:
 
 
 def feature_names(config: Mapping[str, Any], n_features: int | None) -> list[str] | None:
-    """Give the names of the columns that were fitted, if they had any: one text for each."""
+    """Return the names of the columns that were fitted, if they had any: one text for each."""
     names = config["feature_names"]
     if names is None:
         return None
@@ -82,7 +73,7 @@ def feature_names(config: Mapping[str, Any], n_features: int | None) -> list[str
 
 @contextmanager
 def your_code(what: str, saved: str | None = None) -> Iterator[None]:
-    """Say that it was the user's network or generator that failed inside, not what was ``saved``, described so."""
+    """Blame whatever fails inside on the user's network or generator, ``what``, and describe what was ``saved``."""
     try:
         yield
     except MissingCodeError:
@@ -97,15 +88,12 @@ def save(estimator: Any, path: str | Path, *, force: bool = False) -> Path:
 
     It is written whole or not at all; ``force`` replaces what is there.
 
-    Examples
-    --------
-    >>> import tempfile, numpy as np, gpsuq
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> model = gpsuq.GPSClassifier(recipe=gpsuq.Recipe(epochs=5)).fit(X, X[:, 0] > 0)
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     again = gpsuq.load(gpsuq.save(model, f"{directory}/model"))
-    >>> np.array_equal(again.sample_proba(X), model.sample_proba(X))
-    True
+    >>> import tempfile, gpsuq
+    >>> from torch import nn
+    >>> noisy = gpsuq.noisify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), "2")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sorted(file.name for file in gpsuq.save(noisy, f"{folder}/noisy").iterdir())
+    ['config.json', 'model.safetensors']
     """
     kind = type(estimator).__name__
     if kind not in KINDS:
@@ -118,7 +106,7 @@ def save(estimator: Any, path: str | Path, *, force: bool = False) -> Path:
 
 
 def part_of(kind: str, part: str) -> ModuleType:
-    """Return the module ``part`` (storage, report) of the folder that a type of object belongs to."""
+    """Return the module ``part`` (storage, report, commands) of the folder that a type of object belongs to."""
     return importlib.import_module(f"{KINDS[kind]}.{part}")
 
 
@@ -141,35 +129,21 @@ def write_model(estimator: Any, directory: Path) -> None:
 
 @contextmanager
 def replaced(path: Path, *, force: bool) -> Iterator[Path]:
-    """Give a new directory to fill, which takes the place of ``path`` once all went well, and vanishes otherwise."""
+    """Open a new directory to fill, which takes the place of ``path`` once all went well, and vanishes otherwise."""
     directory = path.resolve()  # of a link, what it points to is replaced, and the link stays
     refuse_existing(directory, force=force)
     directory.parent.mkdir(parents=True, exist_ok=True)
     temporary = beside(directory)
     temporary.mkdir()
-    with _deleted_on_failure(temporary):
+    with ExitStack() as cleaning:
+        cleaning.callback(shutil.rmtree, temporary, ignore_errors=True)  # nothing is left of it once it was moved
         yield temporary
-    _refuse_newcomer(directory, temporary, force=force)
-    with _deleted_on_failure(temporary):
+        try:
+            refuse_existing(directory, force=force)  # to fill the new one may have taken hours
+        except GPSError as error:
+            cleaning.pop_all()
+            raise GPSError(f"{error}. It appeared meanwhile; what was to be written is kept as {temporary}") from error
         _swap(temporary, directory)
-
-
-@contextmanager
-def _deleted_on_failure(directory: Path) -> Iterator[None]:
-    """Delete a directory where what is done with it fails."""
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-
-
-def _refuse_newcomer(directory: Path, temporary: Path, *, force: bool) -> None:
-    """Raise where something came into a place while what shall take it was made, which may have taken hours."""
-    try:
-        refuse_existing(directory, force=force)
-    except GPSError as error:
-        raise GPSError(f"{error}. It came there meanwhile; what was to be written is kept as {temporary}") from error
 
 
 def refuse_existing(directory: Path, *, force: bool) -> None:
@@ -178,12 +152,11 @@ def refuse_existing(directory: Path, *, force: bool) -> None:
         return
     if not force:
         raise GPSError(f"{directory} exists already; choose another directory, or pass --force (force=True)")
-    known = {CONFIG_FILE, _MODEL, *_FOR_PEOPLE}
-    foreign = sorted({path.name for path in directory.iterdir()} - known) if directory.is_dir() else []
-    if foreign or not directory.is_dir():
+    found = {path.name for path in directory.iterdir()} if directory.is_dir() else {"a file"}
+    if foreign := sorted(found - {CONFIG_FILE, _MODEL, *_FOR_PEOPLE}):
         raise GPSError(
-            f"{directory} is not replaced: it holds {foreign[0] if foreign else 'a file'}, which is no part of a saved "
-            "model; choose another directory"
+            f"{directory} is not replaced: it holds {foreign[0]}, which is no part of a saved model; choose another "
+            "directory"
         )
 
 
@@ -196,26 +169,21 @@ def _swap(new: Path, directory: Path) -> None:
     try:
         os.replace(directory, retired)
         os.replace(new, directory)
-    except BaseException as error:
+    except BaseException as failure:
         if not directory.exists():
-            _put_back(retired, directory, error)
+            try:
+                os.replace(retired, directory)
+            except OSError as error:
+                raise GPSError(
+                    f"{directory} could not be replaced ({failure}), and its old content could not be put back "
+                    f"({error}): it is kept as {retired}"
+                ) from failure
         raise
     shutil.rmtree(retired, ignore_errors=True)
 
 
-def _put_back(retired: Path, directory: Path, failure: BaseException) -> None:
-    """Give a directory its name back, or say where it is."""
-    try:
-        os.replace(retired, directory)
-    except OSError as error:
-        raise GPSError(
-            f"{directory} could not be replaced ({failure}), nor what was there be put back ({error}): it is kept as "
-            f"{retired}"
-        ) from failure
-
-
 def _plain(value: Any) -> Any:
-    """Give a NumPy number as JSON knows it."""
+    """Return a NumPy number as JSON knows it."""
     if isinstance(value, np.generic):
         return value.item()
     raise GPSError(f"cannot save {value!r}: JSON has no such thing")
@@ -228,15 +196,12 @@ def load(path: str | Path, **code: Any) -> Any:
     makes it) for a classifier or :func:`~gpsuq.noisify` network, ``model=`` (and ``generator=``, where it was not
     an ``MLP``) for a UQ distribution.
 
-    Examples
-    --------
     >>> import tempfile, torch, gpsuq
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> noisy = gpsuq.noisify(network, "2")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = gpsuq.save(noisy, f"{folder}/noisy")
-    ...     again = gpsuq.load(path, network=network)
+    ...     again = gpsuq.load(gpsuq.save(noisy, f"{folder}/noisy"), network=network)
     >>> bool(torch.equal(again.state_dict()["module.2.noise_weight"], noisy.state_dict()["module.2.noise_weight"]))
     True
     """
@@ -251,20 +216,18 @@ def load(path: str | Path, **code: Any) -> Any:
         version = config["format"]
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise GPSError(f"{directory / CONFIG_FILE} is damaged: {error}") from error
-    if version != FORMAT:
-        raise GPSError(
-            f"{directory} has format {version}, and this version of gpsuq ({__version__}) reads {FORMAT}: "
-            f"{_advice(config)}"
-        )
-    if not isinstance(config.get("type"), str) or config["type"] not in KINDS:
-        raise GPSError(
-            f"{directory} holds a {config.get('type')}, which this version of gpsuq ({__version__}) does not know: "
-            f"{_advice(config)}"
-        )
+    kind, writer = config.get("type"), config.get("gpsuq")
+    if version != FORMAT or not isinstance(kind, str) or kind not in KINDS:
+        reader = f"this version of gpsuq ({__version__})"
+        problem = f"holds a {kind}, which {reader} does not know"
+        if version != FORMAT:
+            problem = f"has format {version}, and {reader} reads {FORMAT}"
+        other = f"gpsuq {writer}, which wrote it" if isinstance(writer, str) else "the gpsuq that wrote it"
+        raise GPSError(f"{directory} {problem}: install {other}, or fit again with this one")
     try:
         tensors = tensors_from_bytes((directory / _MODEL).read_bytes())
         check_tensors(tensors, own=bool(code))
-        restore = part_of(config["type"], "storage").restore
+        restore = part_of(kind, "storage").restore
         wanted = inspect.signature(restore).parameters
         model = restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
     except MissingCodeError:
@@ -274,10 +237,3 @@ def load(path: str | Path, **code: Any) -> Any:
     if hasattr(model, "progress"):
         model.progress = False  # whoever loads it may not want a bar
     return model
-
-
-def _advice(config: dict[str, Any]) -> str:
-    """Say what to do with a model of another version."""
-    writer = config.get("gpsuq")
-    wanted = f"gpsuq {writer}, which wrote it" if isinstance(writer, str) else "the gpsuq that wrote it"
-    return f"install {wanted}, or fit again with this one"

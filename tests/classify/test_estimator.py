@@ -18,7 +18,7 @@ from gpsuq import GPSClassifier, GPSError, GPSWarning, PaperRecipe, Recipe, nois
 from gpsuq.classify.baselines import DropoutClassifier, DropoutNetwork, EnsembleClassifier, PlainClassifier
 from gpsuq.classify.decisions import selective_error
 from gpsuq.classify.estimator import SPREAD_WEIGHTS
-from gpsuq.core.losses import shuffled_patches
+from gpsuq.classify.off_data import shuffled_patches
 from gpsuq.datasets import load_images
 from gpsuq.engine.sources import ArrayBatches
 from gpsuq.errors import DivergenceError
@@ -156,10 +156,42 @@ def test_a_head_is_trained_on_features_that_are_kept(digits):
     assert 0.0 < model.uncertainty(test.pixels()).uncertain.mean() < 0.5
 
 
-@pytest.mark.parametrize(("features", "message"), [("guess", "features must be"), ("keep", "pass network=")])
-def test_what_to_do_with_features_is_checked(features, message):
-    with pytest.raises(GPSError, match=message):
-        GPSClassifier(features=features).fit(np.eye(4), [0, 1, 0, 1])
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("network", 3),
+        ("recipe", "paper"),
+        ("fabric", "cpu"),
+        ("progress", "loud"),
+        ("layer", 0),
+        ("ratio", 0.0),
+        ("ratio", float("nan")),
+        ("spread_weight", "guess"),
+        ("spread_weight", float("inf")),
+        ("off_data_spread", 1.0),
+        ("off_data_spread", -0.1),
+        ("off_data_patch", 0),
+        ("off_data_patch", 2.5),
+        ("off_data_patch", "4"),
+        ("features", "guess"),
+    ],
+)
+def test_arguments_are_checked(argument, value):
+    with pytest.raises(GPSError, match=f"'{argument}' parameter of GPSClassifier must be"):
+        GPSClassifier(**{argument: value}).fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_kept_features_need_a_network():
+    with pytest.raises(GPSError, match="pass network="):
+        GPSClassifier(features="keep").fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_a_short_training_is_found_and_an_ensemble_finds_what_its_members_do(rng):
+    x = rng.normal(size=(200, 2))
+    short = PlainClassifier(recipe=Recipe(epochs=3)).fit(x, x[:, 0] > 0)
+    assert [finding.code for finding in short.findings_] == ["still-falling"]
+    assert EnsembleClassifier.of([short, short]).findings_ == short.findings_
+    assert PlainClassifier(recipe=Recipe(epochs=1)).fit(x, x[:, 0] > 0).findings_ == []
 
 
 def test_a_reward_for_spread_spreads(digits, model):
@@ -204,7 +236,7 @@ def test_several_sizes_of_patches_share_the_inputs_unlike_the_data():
     assert (different[21:] == 1).all()
 
 
-@pytest.mark.parametrize("patch", [0, 2.5, [], [4, 0], "4"])
+@pytest.mark.parametrize("patch", [[], [4, 0], (4, "4")])
 def test_the_size_of_patches_is_checked(patch):
     with pytest.raises(GPSError, match="off_data_patch must be"):
         GPSClassifier(off_data_patch=patch).fit(np.eye(4), [0, 1, 0, 1])

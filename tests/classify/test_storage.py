@@ -72,6 +72,7 @@ def test_a_saved_classifier_is_the_same_classifier(model, network, data, tmp_pat
     assert np.array_equal(again.certain_above_, model.certain_above_)
     assert list(again.predict(frame)) == list(model.predict(frame))
     assert again.losses_ == model.losses_
+    assert again.findings_ == model.findings_
     assert list(again.feature_names_in_) == list("pqrs")
     if isinstance(model, GPSClassifier):
         assert again.spread_weight_ == model.spread_weight_
@@ -87,6 +88,14 @@ def test_damaged_thresholds_are_refused(threshold, data, tmp_path):
     path.write_text(json.dumps(config))
     with pytest.raises(GPSError, match="damaged or incomplete"):
         load(tmp_path / "model")
+
+
+def test_a_model_saved_before_there_were_findings_has_none(data, tmp_path):
+    path = GPSClassifier(recipe=RECIPE).fit(*data).save(tmp_path / "model") / "config.json"
+    config = json.loads(path.read_text())
+    del config["findings"]
+    path.write_text(json.dumps(config))
+    assert load(tmp_path / "model").findings_ == []
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [True, False, True], [1.0, 2.0, 5.0], ["x", "yy", "z"]])

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 
 
 def said(*arguments):
-    """Give the one document that a command prints."""
+    """Return the one document that a command prints."""
     result = invoke(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -124,7 +124,7 @@ def test_help_shows_exit_codes_examples_and_commands_in_order():
 
 
 def leaves(command, path=()):
-    """Give every command that does something, by its words."""
+    """Return every command that does something, by its words."""
     if not hasattr(command, "commands"):
         return {path: command}
     return {

@@ -24,7 +24,13 @@ from torch.distributions import (
 )
 from torch.distributions import Laplace as LaplaceDistribution
 
-from gpsuq.core.expectations import draw_shifts, kernel_score
+from gpsuq.core.expectations import (
+    draw_shifts,
+    exact_score,
+    kernel_score,
+    register_kernel_mean,
+    register_kernel_pair,
+)
 from gpsuq.core.kernels import Energy, Gaussian, Kernel, Laplace, Mixture
 from gpsuq.errors import GPSError
 
@@ -385,3 +391,68 @@ def test_bad_counts_are_errors():
     with pytest.raises(GPSError, match="leave-one-out"):
         kernel_score(Gaussian(1.0), Poisson(torch.ones(1, 1, 4)), y, n_outcomes=1)
     assert Exponential(torch.ones(1, 1, 4)).has_rsample
+
+
+# --- which closed form is found --------------------------------------------------------------------------------------
+
+
+class Height(Normal):
+    """A user's subclass, with arguments of its own."""
+
+    arg_constraints = {"cm": torch.distributions.constraints.real}  # noqa: RUF012
+
+    def __init__(self, cm):
+        self.cm = cm
+        super().__init__(cm, torch.full_like(cm, 7.0))
+
+
+class Wide(Gaussian):
+    """A kernel that is the Gaussian one under another name."""
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(50.0), Energy(), Mixture((Gaussian(50.0), Energy()))])
+def test_a_subclass_has_the_closed_form_of_its_base(kernel):
+    cm = 170.0 + parameters(C, N, M, high=20.0)
+    y = torch.full((1, N, 1), 175.0, dtype=torch.float64)
+    plain = Normal(cm, torch.full_like(cm, 7.0))
+    for wrap in (lambda d: d, lambda d: Independent(d, 0)):
+        found, expected = (kernel_score(kernel, wrap(distribution), y) for distribution in (Height(cm), plain))
+        assert torch.equal(found.fit, expected.fit)
+        assert torch.equal(found.pair, expected.pair)
+    assert torch.equal(kernel_score(Wide(50.0), Height(cm), y).score, kernel_score(Gaussian(50.0), plain, y).score)
+
+
+def test_the_most_specific_closed_form_is_taken(monkeypatch):
+    from gpsuq.core import expectations
+
+    class Taller(Height):
+        pass
+
+    for name in ("_MEANS", "_PAIRS"):
+        monkeypatch.setattr(expectations, name, dict(getattr(expectations, name)))
+    register_kernel_mean(Gaussian, Height)(lambda kernel, y, p: torch.full_like(p["cm"] + y, 0.25))
+    distribution = Taller(parameters(C, N, M))
+    y = torch.zeros(1, N, 1)
+    both_of_normal = kernel_score(Gaussian(), Normal(distribution.loc, distribution.scale), y)
+    assert torch.equal(kernel_score(Gaussian(), distribution, y).fit, both_of_normal.fit)  # Height has no pair yet
+    register_kernel_pair(Gaussian, Height)(lambda kernel, p, q: torch.full_like(p["cm"], 0.125))
+    terms = kernel_score(Gaussian(), distribution, y)
+    assert (float(terms.fit.max()), float(terms.pair.max())) == (-0.5, 0.125)
+    for kernel in (Wide(), Mixture((Gaussian(), Wide()))):
+        assert torch.equal(kernel_score(kernel, distribution, y).fit, terms.fit)
+
+
+def test_what_redefines_the_kernel_or_the_law_is_sampled():
+    class Cauchy(Gaussian):
+        def __call__(self, a, b, event_dims=0, mask=None):
+            return 1.0 / (1.0 + (a - b).square() / self.value)
+
+    class Folded(Normal):
+        def rsample(self, sample_shape=torch.Size()):
+            return super().rsample(sample_shape).abs()
+
+    y, loc = torch.zeros(1, N, 1), parameters(C, N, M)
+    for kernel, distribution in ((Cauchy(), Normal(loc, 1.0)), (Gaussian(), Folded(loc, 1.0))):
+        assert exact_score(kernel, distribution, y) is None
+        assert torch.isfinite(kernel_score(kernel, distribution, y).score).all()
+    assert exact_score(Gaussian(), Normal(loc, 1.0), y) is not None

@@ -123,9 +123,9 @@ def test_absent_and_unknown_images_are_named(home):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no IDX file"),
+        (b"", "not an IDX file"),
         (b"\x00\x00\x08\x01\x00\x00\x00\x05abc", "holds 3"),
-        (b"\x00\x00\x0d\x01\x00\x00\x00\x01a", "no IDX file"),
+        (b"\x00\x00\x0d\x01\x00\x00\x00\x01a", "not an IDX file"),
     ],
 )
 def test_damaged_idx_files_are_refused(tmp_path, content, message):

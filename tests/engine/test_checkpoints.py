@@ -234,7 +234,7 @@ def test_an_experiment_with_networks_goes_on(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return 0.01
 
-    monkeypatch.setattr("gpsuq.engine.recipes.Recipe.rate", stopping)
+    monkeypatch.setattr("gpsuq.engine.settings.Recipe.rate", stopping)
     stopped = invoke(*command)
     assert stopped.exit_code == 130
     assert f"is in {tmp_path}" in " ".join(stopped.stderr.replace("\n", "").split())

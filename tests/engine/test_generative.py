@@ -52,9 +52,9 @@ def flat(state):
 def test_steps_lower_the_score(short):
     problem, state = make_problem(replace(short, n_steps=200))
     batch = problem.source.sample.rows()
-    before = evaluate(problem, state, batch).score.mean()
+    before = evaluate(state, batch).score.mean()
     state = run(problem, state)
-    assert evaluate(problem, state, batch).score.mean() < before - 0.05
+    assert evaluate(state, batch).score.mean() < before - 0.05
     assert len(state.history.fit) == len(state.history.pair) == state.step
     assert state.history.score().shape == (state.step, 3)
 

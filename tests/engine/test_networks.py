@@ -99,7 +99,7 @@ class ShrinkingFirst:
 
 
 def test_an_augmentation_is_asked_for_the_epoch_that_it_is_in(batches):
-    batches = replace(batches, prepare=ShrinkingFirst())
+    batches = ArrayBatches(batches.x, batches.y, 10, 0, ShrinkingFirst())
     sizes = [sum(float(x.abs().sum()) for x, _ in batches.epoch(number)) for number in range(4)]
     total = float(batches.x.abs().sum())
     assert sizes == pytest.approx([total / 2, total / 2, total, total], rel=1e-5)
@@ -120,7 +120,9 @@ def test_checkpoints_of_other_runs_and_damaged_ones_are_refused(batches, tmp_pat
     with pytest.raises(CheckpointError, match="other data, settings or seed"):
         train_network(network(), loss, batches, RECIPE, seed=4, checkpoint=tmp_path)
     with pytest.raises(CheckpointError, match="other data"):
-        train_network(network(), loss, replace(batches, y=1 - batches.y), RECIPE, seed=3, checkpoint=tmp_path)
+        train_network(
+            network(), loss, ArrayBatches(batches.x, 1 - batches.y, 10, 0), RECIPE, seed=3, checkpoint=tmp_path
+        )
     file = next(tmp_path.iterdir())
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(CheckpointError, match="damaged"):

@@ -5,10 +5,15 @@ import pytest
 
 from gpsuq.linear.equal import NoiseLaw, bounded, fit_equal, near_least_squares, weighted_least_squares
 from gpsuq.linear.pilot import robust_pilot
+from gpsuq.linear.sample import Rows
+
+
+def rows(design, y):
+    return Rows(design, y, np.ones(len(y)), design[:, :-1])
 
 
 def fitted(design, y):
-    return fit_equal(design, y, np.ones(len(y)), robust_pilot(design, y).coefficients[1])
+    return fit_equal(rows(design, y), robust_pilot(design, y).coefficients[1])
 
 
 def with_level(x):
@@ -73,11 +78,11 @@ def test_a_curve_is_fitted_by_least_squares_but_wild_rows_are_not(rng):
     design, y = with_level(x), np.exp(x[:, 0]) + 0.1 * rng.normal(size=300)
     least = np.linalg.lstsq(design, y, rcond=None)[0]
     robust = fitted(design, y)
-    near = near_least_squares(design, y, np.ones(300), x, robust, seed=0, straight=False)
+    near = near_least_squares(rows(design, y), robust, seed=0, straight=False)
     assert np.allclose(near.coefficients, least, atol=0.15)
     assert np.abs(robust.coefficients - least).max() > np.abs(near.coefficients - least).max()
     y[5] += 1e4
-    again = near_least_squares(design, y, np.ones(300), x, fitted(design, y), seed=0, straight=False)
+    again = near_least_squares(rows(design, y), fitted(design, y), seed=0, straight=False)
     assert np.allclose(again.coefficients, near.coefficients, atol=0.15)
 
 
@@ -87,7 +92,7 @@ def test_rows_with_little_noise_tell_the_line(rng):
         x = rng.normal(size=(400, 3))
         design, noise = with_level(x), np.exp(0.7 * x[:, 0]) * rng.normal(size=400)
         y = design @ np.ones(4) + noise
-        fits = [near_least_squares(design, y, np.ones(400), x, fitted(design, y), seed=0, straight=s) for s in (0, 1)]
+        fits = [near_least_squares(rows(design, y), fitted(design, y), seed=0, straight=s) for s in (0, 1)]
         errors.append([np.square(fit.coefficients - 1.0).sum() for fit in fits])
         assert fits[1].counts(noise, fits[1].sizes(x))[x[:, 0].argmin()] > fits[0].counts(noise, fits[0].sizes(x)).max()
     plain, weighted = np.mean(errors, 0)

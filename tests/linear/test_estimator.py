@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpsuq import MLP, GPSError, GPSLinearRegression, GPSWarning
 from gpsuq.datasets import correlated, scissors
+from gpsuq.engine.generative import TrainingState
 from gpsuq.linear.estimator import kernel_score_scorer
 from paper.scissors import slope_metrics
 
@@ -281,8 +282,10 @@ def test_bad_requests_are_refused(rng):
     for bad in ("strong", np.nan, None):
         with pytest.raises(GPSError, match="spread_weight"):
             GPSLinearRegression(**QUICK, spread_weight=bad).fit(X, y)
-    with pytest.raises(GPSError, match="n_chains"):
+    with pytest.raises(GPSError, match=r"'n_chains' parameter .* must be an int in the range"):
         GPSLinearRegression(n_chains=0, n_steps=5).fit(X, y)
+    with pytest.raises(GPSError, match="'random_intercept' parameter"):
+        GPSLinearRegression(random_intercept="always").fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
@@ -370,6 +373,8 @@ def test_more_bad_requests_are_refused(rng):
             GPSLinearRegression(**{**QUICK, name: value}).fit(X.to_numpy(), y)
     with pytest.raises(GPSError, match="does not see x"):
         GPSLinearRegression(**QUICK, generator=MLP(conditional=True)).fit(X.to_numpy(), y)
+    with pytest.raises(GPSError, match=r"'generator' parameter .* must be an instance of"):
+        GPSLinearRegression(**QUICK, generator="MLP").fit(X.to_numpy(), y)
     with pytest.raises(GPSError, match="negative"):
         GPSLinearRegression(**QUICK, random_state=-1).fit(X.to_numpy(), y)
     with pytest.warns(GPSWarning, match="rescale them"):
@@ -486,6 +491,30 @@ def test_a_spread_weight_of_ones_own_is_trained_with(rng):
     assert (model.law_, model.spread_weight_, model.p_value_) == ("trained", 0.001, None)
     assert model.fit_.generator is not None
     assert model.draws_["slope"].std() > 0.5
+
+
+def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    """It is stopped in the second of two trainings of 12 steps: the first is not repeated, and nothing differs."""
+    data = scissors(200, seed=3)
+    model = GPSLinearRegression(**QUICK, spread_weight=0.001)
+    whole = clone(model).fit(data.X, data.y).draws_
+    steps, real_losses = [], TrainingState.losses
+
+    def losses(state):
+        steps.append(None)
+        if len(steps) == 18:
+            raise KeyboardInterrupt
+        return real_losses(state)
+
+    monkeypatch.setattr(TrainingState, "losses", losses)
+    with pytest.raises(KeyboardInterrupt, match="to go on from there"):
+        clone(model).fit(data.X, data.y, checkpoint=tmp_path)
+    resumed = clone(model).fit(data.X, data.y, checkpoint=str(tmp_path)).draws_
+    assert len(steps) <= 18 + 12
+    assert all(np.array_equal(resumed[name], values) for name, values in whole.items())
+    again = clone(model).fit(data.X, data.y, checkpoint=tmp_path).draws_
+    assert len(steps) <= 18 + 12  # nothing was left to train
+    assert np.array_equal(again["slope"], whole["slope"])
 
 
 def test_many_rows_are_used_though_laws_see_some(rng):

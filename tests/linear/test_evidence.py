@@ -6,13 +6,15 @@ import pytest
 from gpsuq.linear.equal import fit_equal
 from gpsuq.linear.evidence import LEVEL, gather_evidence
 from gpsuq.linear.pilot import robust_pilot
+from gpsuq.linear.sample import Rows
 
 
 def evidence(X, y, seed=0, weight=None):
     design = np.column_stack([(X - X.mean(0)) / X.std(0), np.ones(len(X))])
     weight = np.ones(len(y)) if weight is None else weight
-    fit = fit_equal(design, y, weight, robust_pilot(design, y, weight).coefficients[1])
-    return gather_evidence(X, design, y, weight, fit, seed=seed)
+    rows = Rows(design, y, weight, X)
+    fit = fit_equal(rows, robust_pilot(design, y, weight).coefficients[1])
+    return gather_evidence(rows, fit, seed=seed)
 
 
 NOISE = {

@@ -15,7 +15,7 @@ from torch import nn
 from gpsuq import noisify
 from gpsuq.classify.estimator import OFF_DATA_SPREAD
 from gpsuq.datasets import load_images
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 from paper import features, heads, images, mnist
 from paper.image_tables import COVERAGES, calibrated_table, error_at

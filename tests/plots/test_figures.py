@@ -8,9 +8,9 @@ import shapely
 
 from gpsuq.classify.plots import class_boxplots
 from gpsuq.linear.plots import coefficients
-from gpsuq.plots.checks import spread_shares, subgroup_scatter
+from gpsuq.plots.diagnostics import spread_shares, subgroup_scatter
 from gpsuq.plots.distributions import marginals, pairs
-from gpsuq.plots.style import save_figure
+from gpsuq.plots.style import plain, save_figure
 from gpsuq.poisson.intensity import IntensitySurface
 from gpsuq.poisson.plots import envelope, intensity
 from gpsuq.spatial import Grid, Window, l_envelope
@@ -70,6 +70,7 @@ def table_of_draws(rng):
 )  # fmt: skip
 def test_names_with_dollar_signs_are_names(figure, rng, tmp_path):
     assert save_figure(figure(rng), tmp_path / "figure.png").is_file()
+    assert (plain("price ($)"), plain(3)) == (r"price (\$)", "3")
 
 
 def test_an_envelope_is_drawn_around_zero(rng):

@@ -1,4 +1,5 @@
 import copy
+import json
 import pickle
 
 import numpy as np
@@ -9,6 +10,8 @@ from sklearn.base import clone
 
 import gpsuq
 from gpsuq import GPSError, GPSPoissonProcess, GPSWarning
+from gpsuq.engine.generative import TrainingState
+from gpsuq.poisson.commands import facts
 from gpsuq.poisson.fit import PatternSource, in_tiles, simplest
 from gpsuq.spatial import CovariateGrid, Grid, PointPattern, Window, cells_for, simulate_poisson
 from gpsuq.spatial.grids import TILE
@@ -232,6 +235,10 @@ def test_bad_patterns_are_refused(points, window, message):
         ({"n_cells": 10**6, "n_chains": 100, "frequency": 1.0}, "do not fit in memory"),
         ({"frequency": -1.0}, "frequency"),
         ({"frequency": "often"}, "frequency"),
+        ({"frequency": np.inf}, "frequency"),
+        ({"n_steps": 2.5}, "n_steps"),
+        ({"hidden": (8, 0)}, "hidden"),
+        ({"hidden": 8}, "hidden"),
         ({"n_chains": 1}, "n_chains"),
         ({"n_draws": 1}, "n_draws"),
         ({"n_steps": 0}, "n_steps"),
@@ -243,6 +250,50 @@ def test_bad_patterns_are_refused(points, window, message):
 def test_bad_arguments_are_refused(points, options, message):
     with pytest.raises(GPSError, match=message):
         GPSPoissonProcess(**QUICK | options).fit(points, SQUARE)
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(model, points):
+    other = copy.deepcopy(model)
+    with pytest.raises(GPSError, match="n_chains"):
+        other.set_params(n_chains=1).fit(points[:50], SQUARE)
+    with pytest.raises(GPSError, match="outside the window"):
+        other.set_params(n_chains=5).fit(points + 1.0, SQUARE)
+    assert np.array_equal(other.intensity(points[:5]), model.intensity(points[:5]))
+
+
+def test_a_fit_goes_on_from_its_checkpoint(tmp_path, points, monkeypatch):
+    """Stopped while the chains are trained: the path of smoothness is read, not trained again."""
+    whole = GPSPoissonProcess(**QUICK).fit(points, SQUARE).intensity(points)
+    real, done = TrainingState.losses, []
+
+    def losses(state):
+        done.append(None)
+        if len(done) == 30:
+            raise KeyboardInterrupt
+        return real(state)
+
+    monkeypatch.setattr(TrainingState, "losses", losses)
+    with pytest.raises(KeyboardInterrupt, match="go on from there"):
+        GPSPoissonProcess(**QUICK).fit(points, SQUARE, checkpoint=tmp_path / "kept")
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    resumed = GPSPoissonProcess(**QUICK).fit(points, SQUARE, checkpoint=str(tmp_path / "kept"))
+    assert len(done) == 30 + QUICK["n_steps"]
+    assert np.array_equal(resumed.intensity(points), whole)
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_findings_are_kept(tmp_path, rng):
+    with pytest.warns(GPSWarning, match="dropped"):
+        model = GPSPoissonProcess(**QUICK, outside="drop").fit([*(0.3 * rng.random((20, 2))), [3.0, 3.0]], SQUARE)
+    codes = {finding.code for finding in model.findings_}
+    assert {"few-points", "dropped-points", "empty-window"} <= codes
+    path = model.save(tmp_path / "m")
+    assert gpsuq.load(path).findings_ == model.findings_
+    assert facts(model)["findings"] == [finding.message for finding in model.findings_]
+    config = json.loads((path / "config.json").read_text())
+    del config["findings"]  # as earlier versions wrote it
+    (path / "config.json").write_text(json.dumps(config))
+    assert gpsuq.load(path).findings_ == []
 
 
 def test_two_points_and_duplicates_work():

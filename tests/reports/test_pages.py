@@ -29,18 +29,17 @@ from gpsuq import (
     load,
 )
 from gpsuq.classify.decisions import assess
-from gpsuq.classify.report import chosen_items, classifier_checks, classifier_page, training_advice
+from gpsuq.classify.findings import training_findings
+from gpsuq.classify.report import chosen_items, classifier_checks, classifier_page
 from gpsuq.cli import demonstration
 from gpsuq.core.models import categorical, poisson_counts
 from gpsuq.core.summaries import summary_table
 from gpsuq.datasets import load_images
 from gpsuq.linear.report import LINEAR_PARTS, checked_linear_page, linear_checks, linear_page
 from gpsuq.poisson.report import poisson_page
-from gpsuq.reports.blocks import mode_blocks, pieces_of
-from gpsuq.reports.calibration import calibration, calibration_blocks
-from gpsuq.reports.checks import frame_as_json, frame_from_json, read_checks, write_checks
+from gpsuq.reports.blocks import calibration, calibration_blocks, mode_blocks, pieces_of, randomised
 from gpsuq.reports.page import Gallery, Page, Section, Table, Text, render, write_page
-from gpsuq.reports.saved import saved_page
+from gpsuq.reports.saved import frame_as_json, frame_from_json, read_checks, saved_page, write_checks
 from gpsuq.spatial import Window
 from gpsuq.uq.report import uq_page
 from paper.networks import feed_forward
@@ -125,6 +124,7 @@ def test_a_regression_has_everything(scissors, tmp_path):
 def test_small_numbers_are_kept_as_they_are():
     frame = pd.DataFrame({"mean": [1.2345678901234567e-11, np.nan], "rows": [3, 4]}, index=["a", "b"])
     held = frame_as_json(frame)
+    assert (held["index"], held["names"]) == (["a", "b"], ["mean", "rows"])
     assert held["values"] == [[1.2345678901234567e-11, 3], [None, 4]]
     pd.testing.assert_frame_equal(frame_from_json(json.loads(json.dumps(held))), frame)
 
@@ -181,7 +181,7 @@ def two_groups():
 
 
 def blocks_of(page, title):
-    """Give the blocks of a page's section."""
+    """Return the blocks of a page's section."""
     return next(section.blocks for section in page.sections if section.title == title)
 
 
@@ -222,6 +222,9 @@ def test_checks_of_counts_are_uniform_where_the_predictive_is_right(rng, short):
         uq = GPS(poisson_counts(), algorithm=short, n_chains=2).fit(y)
     own = uq.predict_draws(n_draws=500)[0, :, 0].astype(float)
     assert blocks_of(uq_page(uq, own), "Checks")[0].kind == "good"
+    between = randomised(np.array([0.2, 0.5]), np.array([0.4, 0.5]))
+    assert 0.2 <= between[0] <= 0.4
+    assert between[1] == 0.5
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
@@ -267,6 +270,12 @@ def test_a_law_that_only_differs_between_chains_has_no_pieces(rng):
     pieces = pieces_of(draws, summary_table(by_chain, 0.95, reweighted=True))
     assert list(pieces.index) == ["b"]
     assert "listed for a:" in mode_blocks(pieces, ["a", "b"])[1].text
+
+
+def test_outcomes_are_counted_by_slices_and_inside_intervals():
+    found = calibration(np.array([0.05, 0.3, 0.5, 0.7, 0.95]), bins=5)
+    assert found["pit"] == [1, 1, 1, 1, 1]
+    assert found["coverage"]["0.5"] == 0.6
 
 
 def test_few_outcomes_are_not_blamed_for_chance():
@@ -449,10 +458,10 @@ def test_the_demo_replaces_nothing_but_itself(tmp_path):
 
 
 def test_a_loss_that_rose_or_still_falls_is_named():
-    assert "learning rate" in training_advice([0.5, 0.4, 0.6])
-    assert "still falling" in training_advice([0.9, 0.8, 0.7, 0.6, 0.5])
-    assert training_advice([0.9, 0.3, 0.25, 0.24, 0.24, 0.24]) is None
-    assert training_advice([0.9]) is None
+    assert "learning rate" in training_findings([0.5, 0.4, 0.6])[0].message
+    assert "still falling" in training_findings([0.9, 0.8, 0.7, 0.6, 0.5])[0].message
+    assert training_findings([0.9, 0.3, 0.25, 0.24, 0.24, 0.24]) == []
+    assert training_findings([0.9]) == []
 
 
 @pytest.fixture
@@ -468,7 +477,7 @@ def browser():
 
 
 def opened(browser, page, path):
-    """Open a page, and give it with the list of what goes wrong on it."""
+    """Open a page, and return it with the list of what goes wrong on it."""
     tab, problems = browser.new_page(), []
     tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     tab.on("pageerror", lambda error: problems.append(str(error)))
@@ -477,7 +486,7 @@ def opened(browser, page, path):
 
 
 def reached_by_tab(tab, most=200):
-    """Press Tab until the focus leaves the page; give the names and classes of what had it."""
+    """Press Tab until the focus leaves the page; return the names and classes of what had it."""
     reached = []
     for _ in range(most):
         tab.keyboard.press("Tab")

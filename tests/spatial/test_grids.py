@@ -74,3 +74,12 @@ def test_long_windows_do_not_get_more_cells(length):
 def test_cells_must_be_positive():
     with pytest.raises(GPSError, match="at least 1"):
         Grid.with_cells(Window.rectangle(0, 1, 0, 1), 0)
+
+
+def test_the_overlap_with_a_region_is_its_area_inside():
+    grid = Grid.with_cells(RING, 1000)
+    region = Window.rectangle(0.2, 1.3, 0.1, 0.45)
+    cells, area = grid.overlap(region)
+    assert area.sum() == pytest.approx(RING.polygons.intersection(region.polygons).area)
+    assert (area <= grid.exposure[grid.inside][cells] * (1 + 1e-9)).all()
+    assert len(grid.overlap(Window.rectangle(2, 3, 2, 3))[0]) == 0

@@ -55,7 +55,7 @@ def test_a_rectangle_keeps_its_unit(tmp_path):
         ("nowhere.json", "no file"),
         (3.0, "four numbers or a file"),
         (shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]), "Self-intersection"),
-        (shapely.Polygon([(0, 0), (1, 1), (2, 2)]), "no valid polygon|no area"),
+        (shapely.Polygon([(0, 0), (1, 1), (2, 2)]), "not a valid polygon|no area"),
         (shapely.Polygon(), "empty"),
         (shapely.Point(0, 0), "polygon"),
         ({"type": "LineString", "coordinates": [[0, 0], [1, 1]]}, "not known"),

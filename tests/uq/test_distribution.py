@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -100,9 +102,9 @@ def test_predictions_are_mixtures_over_draws(uq):
 
 def test_predictions_in_chunks_stay_the_same_size(uq, monkeypatch):
     X = np.random.default_rng(1).normal(size=(40, 2))
-    whole = uq.predict_mean(X)
+    in_one = uq.predict_mean(X)
     monkeypatch.setattr("gpsuq.uq.distribution._ROWS", 7)
-    assert np.allclose(uq.predict_mean(X), whole)
+    assert np.allclose(uq.predict_mean(X), in_one)
     assert uq.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (3, 40)
 
 
@@ -149,6 +151,12 @@ def test_export_for_arviz(uq):
     assert tree["uq"]["slope"].dims == ("chain", "draw", "coef")
     assert tree["uq"]["slope"].shape == (3, 50, 2)
     assert "posterior" not in tree.children
+
+
+def test_an_export_without_arviz_says_what_to_install(uq, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz_base", None)
+    with pytest.raises(GPSError, match=r"needs arviz_base: pip install 'gpsuq\[arviz\]'"):
+        uq.to_datatree(10)
 
 
 def test_the_export_is_what_arviz_reads_and_netcdf_holds(uq, tmp_path):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from numbers import Integral
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import torch
 from lightning_fabric import Fabric
+from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
 from gpsuq.classify.network import NetworkClassifier, like_weights
 from gpsuq.core.seeds import derive_seed, random_block, seed_from
+from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 
 
@@ -23,8 +27,6 @@ class PlainClassifier(NetworkClassifier):
 
     Parameters are those of :class:`gpsuq.GPSClassifier` that do not concern noise.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gpsuq import Recipe
     >>> from gpsuq.classify.baselines import PlainClassifier
@@ -34,20 +36,7 @@ class PlainClassifier(NetworkClassifier):
     array([False,  True])
     """
 
-    def __init__(
-        self,
-        network: nn.Module | Callable[[], nn.Module] | None = None,
-        *,
-        recipe: Recipe | None = None,
-        fabric: Fabric | None = None,
-        random_state: Any = 0,
-        progress: bool = False,
-    ) -> None:
-        self.network = network
-        self.recipe = recipe
-        self.fabric = fabric
-        self.random_state = random_state
-        self.progress = progress
+    _most_draws: float = 1
 
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         return network
@@ -59,17 +48,12 @@ class PlainClassifier(NetworkClassifier):
         logits: Tensor = self.network_(like_weights(self.network_, x))
         return logits[:, None]
 
-    def _most_draws(self, n_draws: int) -> int:
-        return 1
-
 
 class DropoutClassifier(PlainClassifier):
     """Monte Carlo dropout: a draw is the network with some nodes left out, the same ones for all observations.
 
     The network needs ``nn.Dropout`` layers. Everything before the first one runs once per observation.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from torch import nn
     >>> from gpsuq import Recipe
@@ -81,6 +65,8 @@ class DropoutClassifier(PlainClassifier):
     (100, 50, 2)
     """
 
+    _most_draws = math.inf
+
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         return DropoutNetwork(network)
 
@@ -88,17 +74,12 @@ class DropoutClassifier(PlainClassifier):
         network = cast(DropoutNetwork, self.network_)
         return network.sample(like_weights(network, x), draws, self.seed_)
 
-    def _most_draws(self, n_draws: int) -> int:
-        return n_draws
-
 
 class EnsembleClassifier(PlainClassifier):
-    """Deep ensemble: so many plain networks from different seeds, each of them a draw.
+    """Deep ensemble: ``n_members`` plain networks from different seeds, each of them a draw.
 
-    ``n_members`` networks are trained; :meth:`of` takes plain classifiers that were trained already.
+    :meth:`of` takes plain classifiers that were trained already.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gpsuq import Recipe
     >>> from gpsuq.classify.baselines import EnsembleClassifier, PlainClassifier
@@ -110,6 +91,10 @@ class EnsembleClassifier(PlainClassifier):
     >>> EnsembleClassifier.of(members).sample_proba(X).shape
     (100, 2, 2)
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = PlainClassifier._parameter_constraints | {
+        "n_members": [Interval(Integral, 2, None, closed="left")]
+    }
 
     def __init__(
         self,
@@ -124,24 +109,17 @@ class EnsembleClassifier(PlainClassifier):
         super().__init__(network, recipe=recipe, fabric=fabric, random_state=random_state, progress=progress)
         self.n_members = n_members
 
-    def fit(self, X: Any, y: Any = None, **options: Any) -> EnsembleClassifier:
+    @whole_or_not_at_all
+    def fit(self, /, X: Any, y: Any = None, **options: Any) -> EnsembleClassifier:
         """Train all members; the arguments are those of a plain network's."""
-        if self.n_members < 2:
-            raise GPSError(f"n_members must be at least 2, got {self.n_members}")
         if isinstance(self.network, nn.Module):
             raise GPSError("members start from different weights: pass a function that makes the network")
         if options.get("checkpoint") is not None:
             raise GPSError("train the members one by one with checkpoints, and join them with EnsembleClassifier.of")
-        members = []
         first = seed_from(self.random_state)
-        for number in range(self.n_members):
-            seed = derive_seed(first, "member", number) >> 32
-            member = PlainClassifier(
-                self.network, recipe=self.recipe, fabric=self.fabric, random_state=seed, progress=self.progress
-            )
-            members.append(member.fit(X, y, **options))
-        self._join(members)
-        return self
+        shared = {name: getattr(self, name) for name in ("network", "recipe", "fabric", "progress")}
+        seeds = [derive_seed(first, "member", number) >> 32 for number in range(self.n_members)]
+        return self._joined([PlainClassifier(**shared, random_state=seed).fit(X, y, **options) for seed in seeds])
 
     @classmethod
     def of(cls, members: Sequence[PlainClassifier]) -> EnsembleClassifier:
@@ -149,49 +127,40 @@ class EnsembleClassifier(PlainClassifier):
         if len(members) < 2:
             raise GPSError(f"an ensemble needs at least 2 members, got {len(members)}")
         first = members[0]
-        result = cls(first.network, n_members=len(members), recipe=first.recipe, random_state=0)
-        result._join(members)
-        return result
+        return cls(first.network, n_members=len(members), recipe=first.recipe, random_state=0)._joined(members)
 
-    def _join(self, members: Sequence[PlainClassifier]) -> None:
+    def _joined(self, members: Sequence[PlainClassifier]) -> EnsembleClassifier:
         first = members[0]
         if any(list(member.classes_) != list(first.classes_) for member in members):
             raise GPSError("the members of an ensemble must know the same classes")
-        self.classes_, self.input_shape_ = first.classes_, first.input_shape_
-        self.n_features_in_ = first.n_features_in_
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        if hasattr(first, "feature_names_in_"):
-            self.feature_names_in_ = first.feature_names_in_
+        self._take_over(first)
         networks = nn.ModuleList(member.network_ for member in members)
         self._keep(networks, [], sum(member.seconds_ for member in members), first.seed_)
+        self.findings_ = list(dict.fromkeys(finding for member in members for finding in member.findings_))
+        return self
+
+    @property
+    def _most_draws(self) -> int:  # type: ignore[override]
+        return len(cast(nn.ModuleList, self.network_))
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         networks = cast(nn.ModuleList, self.network_)
         x = like_weights(networks, x)
         return torch.stack([network(x) for network in networks[draws.start : draws.stop]], 1)
 
-    def _most_draws(self, n_draws: int) -> int:
-        return min(n_draws, len(cast(nn.ModuleList, self.network_)))
-
-
-@dataclass
-class _Pass:
-    """What the dropout layers of one network share while they are sampled: which draws, and how many calls so far."""
-
-    draws: slice | None = None
-    seed: int = 0
-    calls: int = 0
-
 
 class _DrawnDropout(nn.Module):
-    """Dropout whose masks can be fixed for each draw; the first call in a pass makes a row of every draw."""
+    """Dropout whose masks can be fixed for each draw; the first call in a pass makes a row of every draw.
 
-    def __init__(self, p: float, shared: _Pass) -> None:
+    The layers of a network share which ``draws`` are sampled, None for none, by which ``seed``, and ``calls`` so far.
+    """
+
+    def __init__(self, p: float, shared: SimpleNamespace) -> None:
         super().__init__()
         self.p, self.shared = p, shared
 
     def forward(self, x: Tensor) -> Tensor:
-        draws = self.shared.draws
+        draws: slice | None = self.shared.draws
         if draws is None:
             return nn.functional.dropout(x, self.p, self.training)
         number = self.shared.calls
@@ -209,7 +178,7 @@ class _DrawnDropout(nn.Module):
 
 
 class DropoutNetwork(nn.Module):
-    """A copy of a network whose dropout layers can be sampled: :meth:`sample` gives (n, draw, class).
+    """A copy of a network whose dropout layers can be sampled: :meth:`sample` returns (n, draw, class).
 
     >>> import torch
     >>> from torch import nn
@@ -224,7 +193,7 @@ class DropoutNetwork(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = copy.deepcopy(module)
-        self.shared = _Pass()
+        self.shared = SimpleNamespace(draws=None, seed=0, calls=0)
         found = 0
         for parent in list(self.module.modules()):
             for name, child in parent.named_children():
@@ -242,7 +211,7 @@ class DropoutNetwork(nn.Module):
         return result
 
     def sample(self, x: Tensor, draws: slice, seed: int) -> Tensor:
-        """Give the outputs of the draws with these numbers, (n, draw, ...); each leaves out nodes of its own."""
+        """Return the outputs of the draws with these numbers, (n, draw, ...); each leaves out nodes of its own."""
         self.shared.draws, self.shared.seed, self.shared.calls = draws, seed, 0
         try:
             output: Tensor = self.module(x)

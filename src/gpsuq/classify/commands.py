@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,18 +53,16 @@ def fit(
 
     Example: gpsuq fit classifier data.csv --target species --out model
     """
-    console = Console()
-    with speaking(console):
-        from gpsuq.classify.decisions import selective_error
+    with speaking() as console:
         from gpsuq.classify.estimator import GPSClassifier
+        from gpsuq.classify.inputs import parted
         from gpsuq.classify.report import checked_classifier_page, classifier_checks
-        from gpsuq.classify.tables import parted, verdict_table
         from gpsuq.classify.thresholds import check_calibration_size
         from gpsuq.engine.checkpoints import resumable, unfinished
-        from gpsuq.engine.recipes import Recipe
+        from gpsuq.engine.settings import Recipe
         from gpsuq.errors import GPSError, GPSWarning
-        from gpsuq.reports.checks import write_checks
         from gpsuq.reports.page import write_page
+        from gpsuq.reports.saved import write_checks
         from gpsuq.storage import replaced, write_model, written_files
         from gpsuq.tables.reading import numbered, read_table, split_table
 
@@ -81,14 +78,12 @@ def fit(
             chosen, aside = parted(table.y.loc[aside], 0.5, seed)
             check_calibration_size(len(chosen), target_error)
         estimator = GPSClassifier(recipe=Recipe(epochs=epochs), random_state=seed, progress=watched())
-        kept = unfinished(out)
-        with resumable(kept), replaced(out, force=force) as folder:
-            _fit_or_start_anew(estimator, table.X.loc[train], table.y.loc[train], kept)
+        with resumable(unfinished(out)), replaced(out, force=force) as folder:
+            estimator.fit(table.X.loc[train], table.y.loc[train])
             if chosen is not None and target_error is not None:
+                X, y = table.X.loc[chosen], table.y.loc[chosen]
                 try:
-                    estimator.calibrate(
-                        table.X.loc[chosen], table.y.loc[chosen], target=target_error, by_class=by_class
-                    )
+                    estimator.calibrate(X, y, target=target_error, by_class=by_class)
                 except GPSError as error:
                     warnings.warn(f"the verdict is the usual one: {error}", GPSWarning, stacklevel=1)
             X, y = table.X.loc[aside], table.y.loc[aside]
@@ -96,69 +91,60 @@ def fit(
             write_model(estimator, folder)
             if table.encoding.levels:
                 table.encoding.write(folder)
-            numbered(verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
+            numbered(_verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
             checks = classifier_checks(estimator, numbered(X), y, verdicts=verdicts)
             write_checks(checks, folder)
             write_page(checked_classifier_page(estimator, checks), folder / "report.html")
-        found = selective_error(verdicts.mean, estimator.encoded(y), verdicts.uncertain)
     files = written_files(out)
-    certain = None if verdicts.uncertain.all() else found.certain
+    judged = {"judged": len(X), "uncertain": checks["uncertain"]}
+    judged |= {name: checks["quality"][name] for name in ("error", "certain_error")}
     if as_json:
-        judged = {"judged": len(X), "error": found.full, "certain_error": certain, "uncertain": found.uncertain_share}
         print_json(facts(estimator) | judged | {"rows": len(table.X), "files": list(map(str, files))})
         return
     print_left_out(console, len(whole), len(table.X))
     show(console, estimator)
+    certain = "none" if judged["certain_error"] is None else f"{judged['certain_error']:.1%}"
     console.print(
-        f"Of {len(X)} rows that it was not trained on, {found.uncertain_share:.1%} are Uncertain; it errs on "
-        f"{found.full:.1%} of all and on {'none' if certain is None else f'{certain:.1%}'} of those it is certain of."
+        f"Of {len(X)} rows that it was not trained on, {judged['uncertain']:.1%} are Uncertain; it errs on "
+        f"{judged['error']:.1%} of all and on {certain} of those it is certain of."
     )
     list_files(console, files)
 
 
-def _fit_or_start_anew(estimator: Any, X: Any, y: Any, kept: Path) -> None:
-    """Go on from what an interrupted command kept, unless that was another one."""
-    from gpsuq.errors import CheckpointError, GPSWarning
-
-    try:
-        estimator.fit(X, y, checkpoint=kept)
-    except CheckpointError:
-        warnings.warn(
-            f"{kept} is damaged, or is what a command with other data or options had done: training started anew",
-            GPSWarning,
-            stacklevel=1,
-        )
-        shutil.rmtree(kept)
-        estimator.fit(X, y, checkpoint=kept)
-
-
 def predicted(estimator: Any, table: Any, coverage: float) -> Any:
     """Return the verdict on every row of a table; a classifier has no intervals."""
-    from gpsuq.classify.tables import verdict_table
+    return _verdict_table(estimator.uncertainty(table), table.index)
 
-    return verdict_table(estimator.uncertainty(table), table.index)
+
+def _verdict_table(verdicts: Any, index: Any) -> Any:
+    """Return one row for each observation: prediction, verdict, scores, and the mean probability of every class."""
+    probabilities = {f"probability of {name}": verdicts.mean[:, h] for h, name in enumerate(verdicts.classes)}
+    return verdicts.to_frame().assign(**probabilities).set_axis(index)
 
 
 def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
     """Return what machines want to know of a classifier."""
-    from gpsuq.classify.decisions import written_threshold
+    import numpy as np
 
     return {
         "type": type(estimator).__name__,
         "classes": estimator.classes_.tolist(),
         "inputs": list(getattr(estimator, "feature_names_in_", [])) or list(estimator.input_shape_),
         "uqc_level": estimator.uqc_level_,
-        "certain_above": written_threshold(estimator.certain_above_),
+        "certain_above": np.asarray(estimator.certain_above_).tolist(),
+        "findings": [finding.message for finding in estimator.findings_],
     }
 
 
 def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
-    """Print the classes, and what certain means."""
+    """Print the classes, what certain means, and what to be careful about."""
     from gpsuq.classify.decisions import threshold_in_words
 
+    classes, threshold = ", ".join(map(str, estimator.classes_)), threshold_in_words(estimator.certain_above_)
     console.print(
-        f"{type(estimator).__name__} of {', '.join(map(str, estimator.classes_))}; certain where a class has a "
-        f"probability above {threshold_in_words(estimator.certain_above_)} in {1 - estimator.uqc_level_:.0%} of "
-        "the draws.",
+        f"{type(estimator).__name__} of {classes}; certain where a class has a probability above {threshold} in "
+        f"{1 - estimator.uqc_level_:.0%} of the draws.",
         markup=False,
     )
+    for finding in estimator.findings_:
+        console.print(f"Note: {finding.message}.", highlight=False)

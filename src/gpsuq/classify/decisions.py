@@ -9,7 +9,7 @@ then judged by that of its best class, the one with the largest :math:`t_h`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -97,19 +97,14 @@ class ClassUncertainty:
         return {name: getattr(self, name) for name in SCORES}
 
     def to_frame(self) -> pd.DataFrame:
-        """Give one row for each observation: prediction, its probability, verdict, scores."""
-        table = pd.DataFrame({"prediction": self.prediction, "probability": self.mean.max(1)})
-        table["uncertain"] = self.uncertain
-        return table.assign(**self.scores, n_draws=self.n_draws)
+        """Return one row for each observation: prediction, its probability, verdict, scores."""
+        verdict = {"prediction": self.prediction, "probability": self.mean.max(1), "uncertain": self.uncertain}
+        return pd.DataFrame(verdict | self.scores | {"n_draws": self.n_draws})
 
 
 SCORES = (
-    "predictive_entropy",
-    "expected_entropy",
-    "mutual_information",
-    "error_probability",
-    "uqc_shortfall",
-    "variance",
+    *("predictive_entropy", "expected_entropy", "mutual_information"),
+    *("error_probability", "uqc_shortfall", "variance"),
 )
 """Names of the scores of :class:`ClassUncertainty`."""
 
@@ -122,7 +117,7 @@ def assess(
     uqc_level: float = UQC_LEVEL,
     certain_above: Threshold = CERTAIN_ABOVE,
 ) -> ClassUncertainty:
-    """Give verdicts and scores from draws of class probabilities (n, M, H).
+    """Return verdicts and scores from draws of class probabilities (n, M, H).
 
     >>> from gpsuq.classify.decisions import assess
     >>> assess([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.1, 0.9]]]).uncertain
@@ -173,17 +168,9 @@ def is_certain(uqc: ArrayLike, certain_above: Threshold) -> Flags:
     return np.asarray(criteria.max(1) > of_each[criteria.argmax(1)])
 
 
-def written_threshold(certain_above: Threshold) -> float | list[float]:
-    """Give a threshold as JSON has it."""
-    thresholds = np.asarray(certain_above, dtype=np.float64)
-    return float(thresholds) if thresholds.ndim == 0 else thresholds.tolist()
-
-
 def threshold_in_words(certain_above: Threshold) -> str:
-    """Give one threshold, or the range of those of all classes.
+    """Write one threshold, or the range of those of all classes.
 
-    >>> import numpy as np
-    >>> from gpsuq.classify.decisions import threshold_in_words
     >>> threshold_in_words(0.5), threshold_in_words(np.array([0.4, 0.7]))
     ('0.5', '0.4 to 0.7 (by class)')
     """
@@ -195,18 +182,14 @@ def threshold_in_words(certain_above: Threshold) -> str:
 def joined(parts: Sequence[ClassUncertainty], order: NDArray[np.intp] | None = None) -> ClassUncertainty:
     """Put chunks together; ``order`` says which row of the result each of their rows is."""
     place = np.argsort(np.arange(sum(map(len, parts))) if order is None else order)
-    values: dict[str, Any] = {}
-    for item in fields(ClassUncertainty):
-        if item.name == "classes":
-            values[item.name] = parts[0].classes
-        elif item.name == "quantiles":
-            levels = parts[0].quantiles
-            values[item.name] = {
-                level: np.concatenate([part.quantiles[level] for part in parts])[place] for level in levels
-            }
-        else:
-            values[item.name] = np.concatenate([getattr(part, item.name) for part in parts])[place]
-    return ClassUncertainty(**values)
+
+    def whole(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {level: whole([value[level] for value in values]) for level in values[0]}
+        return np.concatenate(values)[place]
+
+    names = [item.name for item in fields(ClassUncertainty) if item.name != "classes"]
+    return replace(parts[0], **{name: whole([getattr(part, name) for part in parts]) for name in names})
 
 
 # --- how good probabilities are --------------------------------------------------------------------------------------
@@ -291,12 +274,8 @@ class Reliability:
 def reliability(probabilities: ArrayLike, y: ArrayLike, bins: int = 15) -> Reliability:
     """Compare the probability of the predicted class with how often it is right, in bins of equal width.
 
-    Examples
-    --------
-    Says 90%, and is right in three of four cases:
-
     >>> from gpsuq.classify.decisions import reliability
-    >>> curve = reliability([[0.9, 0.1]] * 4, [0, 0, 0, 1])
+    >>> curve = reliability([[0.9, 0.1]] * 4, [0, 0, 0, 1])  # says 90%, and is right in three of four cases
     >>> float(curve.accuracy[0]), round(curve.error, 2)
     (0.75, 0.15)
     """
@@ -317,9 +296,8 @@ class SelectiveError:
     """Error on all observations, on the certain ones, and the share of uncertain ones.
 
     >>> from gpsuq.classify.decisions import SelectiveError
-    >>> error = SelectiveError(full=0.02, certain=0.005, uncertain_share=0.04)
-    >>> error.certain < error.full
-    True
+    >>> SelectiveError(full=0.02, certain=0.005, uncertain_share=0.04).certain
+    0.005
     """
 
     full: float
@@ -328,7 +306,7 @@ class SelectiveError:
 
 
 def selective_error(probabilities: ArrayLike, y: ArrayLike, uncertain: ArrayLike) -> SelectiveError:
-    """Give the three numbers of the paper's Table 1; the error of no observations is NaN.
+    """Return the three numbers of the paper's Table 1; the error of no observations is NaN.
 
     >>> from gpsuq.classify.decisions import selective_error
     >>> selective_error([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]], [0, 0, 0, 1], [False, False, False, True])
@@ -371,14 +349,10 @@ class RiskCoverage:
 
 
 def risk_coverage(score: ArrayLike, errors: ArrayLike) -> RiskCoverage:
-    """Give the curve for a score (higher is more uncertain) and flags of wrong predictions.
-
-    Examples
-    --------
-    The most uncertain of four predictions is the wrong one:
+    """Return the curve for a score (higher is more uncertain) and flags of wrong predictions.
 
     >>> from gpsuq.classify.decisions import risk_coverage
-    >>> risk_coverage([0.1, 0.2, 0.3, 0.9], [False, False, False, True]).risk
+    >>> risk_coverage([0.1, 0.2, 0.3, 0.9], [False, False, False, True]).risk  # the most uncertain one is wrong
     array([0.  , 0.  , 0.  , 0.25])
     """
     scores, flags = np.asarray(score, dtype=np.float64), np.asarray(errors, dtype=bool)
@@ -400,8 +374,7 @@ def auroc(score_inside: ArrayLike, score_outside: ArrayLike) -> float:
     (1.0, 0.5)
     """
     inside, outside = _two_scores(score_inside, score_outside)
-    flags = np.repeat([0, 1], [len(inside), len(outside)])
-    return float(roc_auc_score(flags, np.concatenate([inside, outside])))
+    return float(roc_auc_score(np.repeat([0, 1], [len(inside), len(outside)]), np.concatenate([inside, outside])))
 
 
 def fpr95(score_inside: ArrayLike, score_outside: ArrayLike) -> float:
@@ -416,8 +389,7 @@ def fpr95(score_inside: ArrayLike, score_outside: ArrayLike) -> float:
 
 
 def _two_scores(inside: ArrayLike, outside: ArrayLike) -> tuple[Array, Array]:
-    both = [np.asarray(scores, dtype=np.float64) for scores in (inside, outside)]
-    for scores in both:
-        if scores.ndim != 1 or len(scores) == 0 or not np.isfinite(scores).all():
-            raise GPSError("scores must be two vectors of finite numbers, neither empty")
-    return both[0], both[1]
+    both = np.asarray(inside, dtype=np.float64), np.asarray(outside, dtype=np.float64)
+    if any(scores.ndim != 1 or len(scores) == 0 or not np.isfinite(scores).all() for scores in both):
+        raise GPSError("scores must be two vectors of finite numbers, neither empty")
+    return both

@@ -5,24 +5,27 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from sklearn.model_selection import train_test_split
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from gpsuq.classify.decisions import risk_coverage
 from gpsuq.classify.network import NetworkClassifier
-from gpsuq.core.losses import PatchSizes, class_score, patch_sizes, probability_spread, unlike_the_data
+from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
+from gpsuq.core.losses import class_score, probability_spread
 from gpsuq.core.noise import NoisyNetwork, noisify
 from gpsuq.core.seeds import random_block, seed_from
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
 from gpsuq.engine.progress import stage
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 
 SPREAD_WEIGHT = 0.05
@@ -88,8 +91,8 @@ class GPSClassifier(NetworkClassifier):
         Labels, in the order of the probabilities.
     network_
         The trained network with its noise input.
-    losses_
-        Mean loss of every epoch.
+    losses_, findings_
+        Mean loss of every epoch, and what there is to say about the training, in plain words.
     spread_weight_, spread_path_
         The weight in use, and what it was chosen by (None where it was given).
     uqc_level_, certain_above_
@@ -117,6 +120,14 @@ class GPSClassifier(NetworkClassifier):
     0.1
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = NetworkClassifier._parameter_constraints | {
+        "layer": [str, list, tuple, None],
+        "ratio": [Interval(Real, 0, None, closed="neither")],
+        "spread_weight": [Interval(Real, None, None, closed="neither"), StrOptions({"auto"})],
+        "off_data_spread": [Interval(Real, 0, 1, closed="left")],
+        "off_data_patch": [Interval(Integral, 1, None, closed="left"), StrOptions({BOX}), list, tuple, None],
+        "features": [StrOptions({"learn", "keep"})],
+    }
     network_: NoisyNetwork
 
     def __init__(
@@ -134,17 +145,13 @@ class GPSClassifier(NetworkClassifier):
         random_state: Any = 0,
         progress: bool = False,
     ) -> None:
-        self.network = network
+        super().__init__(network, recipe=recipe, fabric=fabric, random_state=random_state, progress=progress)
         self.layer = layer
         self.ratio = ratio
         self.spread_weight = spread_weight
         self.off_data_spread = off_data_spread
         self.off_data_patch = off_data_patch
         self.features = features
-        self.recipe = recipe
-        self.fabric = fabric
-        self.random_state = random_state
-        self.progress = progress
 
     @whole_or_not_at_all
     def fit(
@@ -157,13 +164,10 @@ class GPSClassifier(NetworkClassifier):
         checkpoint: str | Path | None = None,
         validation: tuple[Any, Any] | None = None,
     ) -> GPSClassifier:
-        """Train the network; ``validation`` (X, y) serves to choose the spread weight, else a tenth of the data does.
+        """Train the network, as :meth:`NetworkClassifier.fit <gpsuq.classify.network.NetworkClassifier.fit>` does.
 
-        The other arguments are those of every network classifier: inputs and labels or a ``DataLoader``, labels in the
-        order of the outputs, augmentation, a directory for checkpoints.
+        ``validation`` (X, y) serves to choose the spread weight; without it, a tenth of the data is set aside for that.
         """
-        if self.features not in ("learn", "keep"):
-            raise GPSError(f'features must be "learn" or "keep", got {self.features!r}')
         if self.features == "keep" and self.network is None:
             raise GPSError('features="keep" is for a network that was trained before: pass network=...')
         options: dict[str, Any] = {"classes": classes, "augment": augment}
@@ -186,9 +190,7 @@ class GPSClassifier(NetworkClassifier):
             if not areas or area < min(areas):  # on ties the higher price
                 best = tried
             areas.append(area)
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # of an earlier fit, such as names of columns
-        self.__dict__.update({name: value for name, value in vars(best).items() if name.endswith("_")})
+        self._take_over(best)
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
         return self
 
@@ -224,15 +226,13 @@ class GPSClassifier(NetworkClassifier):
         layer = self.layer
         if layer is None:
             layer = next((name for name, item in network.named_modules() if isinstance(item, nn.Linear)), None)
-            if layer is None:
-                raise GPSError("the network has no affine layer (nn.Linear) where noise could enter")
+        if layer is None:
+            raise GPSError("the network has no affine layer (nn.Linear) where noise could enter")
         return noisify(network, layer, self.ratio, example=example)
 
     def _loss(self, recipe: Recipe) -> Loss:
         spread_weight, off_data_spread = self.spread_weight_, self.off_data_spread
-        if not 0.0 <= off_data_spread < 1.0:
-            raise GPSError(f"off_data_spread must be at least 0 and below 1, got {off_data_spread}")
-        patch_sizes(self.off_data_patch)
+        patch_sizes(self.off_data_patch)  # every size is checked before training
         scale = float(recipe.n_draws) if recipe.sum_over_draws else 1.0
 
         def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ class GPSClassifier(NetworkClassifier):
         return loss
 
     def _off_data(self, x: Tensor, count: int) -> Tensor:
-        """Give so many inputs unlike those of a batch."""
+        """Return so many inputs unlike those of a batch."""
         return unlike_the_data(x, count, patch_sizes(self.off_data_patch))
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:

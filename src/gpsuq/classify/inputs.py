@@ -1,18 +1,21 @@
-"""What users give to network classifiers: labels of any kind, loaders, columns that float32 cannot hold."""
+"""What users pass to network classifiers: labels of any kind, loaders, columns that float32 cannot hold, tables."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
 from sklearn.utils import column_or_1d
 from torch import Tensor
 
 from gpsuq.core.observations import lost_digits
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.tables.reading import quoted
 
 _NAMED = 5  # columns in a message
 
@@ -32,12 +35,12 @@ def warn_of_lost_digits(X: Any, names: NDArray[Any] | None) -> None:
 
 
 def is_loader(X: Any) -> bool:
-    """Whether X has to be passed through, as a ``DataLoader`` has, and is no array or list."""
+    """Whether X is to be iterated over like a ``DataLoader``, and is not an array or list."""
     return not isinstance(X, (np.ndarray, Tensor, list, tuple)) and hasattr(X, "__iter__") and not hasattr(X, "shape")
 
 
 def labels_of(y: Any, n: int) -> NDArray[Any]:
-    """Give checked labels: one for each of n observations, none missing."""
+    """Return checked labels: one for each of n observations, none missing."""
     if y is None:
         raise GPSError(
             "labels are missing: fit(X, y) requires y to be passed, but the target y is None; fit(loader) takes a "
@@ -62,3 +65,16 @@ def labels_of(y: Any, n: int) -> NDArray[Any]:
     if labels.dtype == object and len({type(label) for label in labels}) > 1:
         raise GPSError(f"labels must be of one type, got {sorted({type(label).__name__ for label in labels})}")
     return labels
+
+
+def parted(y: pd.Series, share: float, seed: int) -> tuple[pd.Index, pd.Index]:
+    """Split rows at random into those that are kept and a share that is set aside, alike in their classes."""
+    counts = y.value_counts()
+    fewest = math.ceil(max(1.0 / share, 1.0 / (1.0 - share)) - 1e-9)
+    if counts.min() < fewest:
+        raise GPSError(
+            f"class {quoted(counts.idxmin())} has {counts.min()} rows, too few to set a share of {share:g} aside: at "
+            f"least {fewest} are needed; leave those rows out, or join the class with another"
+        )
+    kept, aside = train_test_split(y.index, test_size=share, stratify=y, random_state=seed % 2**32)
+    return pd.Index(kept).sort_values(), pd.Index(aside).sort_values()

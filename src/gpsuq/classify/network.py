@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -17,26 +18,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from gpsuq.classify.decisions import (
-    CERTAIN_ABOVE,
-    UQC_LEVEL,
-    ClassUncertainty,
-    Flags,
-    Threshold,
-    assess,
-    joined,
-)
+from gpsuq.classify.decisions import CERTAIN_ABOVE, UQC_LEVEL, ClassUncertainty, Flags, Threshold, assess, joined, wrong
+from gpsuq.classify.findings import training_findings
 from gpsuq.classify.inputs import is_loader, labels_of, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
 from gpsuq.classify.sequential import SequentialTest, draws_in_looks
 from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
 from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import seed_from, seeded
+from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.loop import train
 from gpsuq.engine.networks import Loss, NetworkTraining
 from gpsuq.engine.progress import counting_bar, training_bar
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.engine.sources import ArrayBatches, Batches, LoaderBatches
 from gpsuq.errors import GPSError
 from gpsuq.storage import save
@@ -54,50 +49,62 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     Examples
     --------
-    What they share: any of them can be put in the place of another.
+    Any of them can be put in the place of another. Probabilities are means over draws;
+    :mod:`gpsuq.classify.decisions` takes labels as numbers of classes.
 
     >>> import numpy as np
     >>> from gpsuq import GPSClassifier, Recipe
     >>> from gpsuq.classify.baselines import PlainClassifier
-    >>> from gpsuq.classify.network import NetworkClassifier
     >>> X = np.random.default_rng(0).normal(size=(100, 2))
     >>> for kind in (GPSClassifier, PlainClassifier):
-    ...     model: NetworkClassifier = kind(recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
-    ...     model.sample_proba(X, n_draws=50).shape
-    (100, 50, 2)
-    (100, 1, 2)
-
-    Probabilities are means over draws; :mod:`gpsuq.classify.decisions` takes labels as numbers of classes.
-
-    >>> model.predict_proba(X[:5]).shape, model.predict(X[:5]).shape
-    ((5, 2), (5,))
+    ...     model = kind(recipe=Recipe(epochs=2)).fit(X, X[:, 0] > 0)
+    ...     model.sample_proba(X, n_draws=50).shape, model.predict_proba(X).shape, model.predict(X).shape
+    ((100, 50, 2), (100, 2), (100,))
+    ((100, 1, 2), (100, 2), (100,))
     >>> model.encoded([True, False])
     array([1, 0])
-    >>> model.uncertainty(X).to_frame().columns[:3].tolist()
-    ['prediction', 'probability', 'uncertain']
     >>> half = model.calibrate(X, X[:, 0] > 0, target=0.5, of="coverage")
-    >>> round(float(half.uncertainty(X).uncertain.mean()), 1)
-    0.5
+    >>> half.uncertainty(X).to_frame()["uncertain"].mean().round(1)
+    np.float64(0.5)
     """
 
-    network: nn.Module | Callable[[], nn.Module] | None
-    recipe: Recipe | None
-    random_state: Any
-    fabric: Fabric | None
-    progress: bool
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "network": [nn.Module, callable, None],
+        "recipe": [Recipe, None],
+        "fabric": [Fabric, None],
+        "progress": ["boolean"],
+    }
+    _most_draws: float = math.inf
+    network_: nn.Module
     certain_above_: Threshold
+    findings_: list[Finding]
+
+    def __init__(
+        self,
+        network: nn.Module | Callable[[], nn.Module] | None = None,
+        *,
+        recipe: Recipe | None = None,
+        fabric: Fabric | None = None,
+        random_state: Any = 0,
+        progress: bool = False,
+    ) -> None:
+        self.network = network
+        self.recipe = recipe
+        self.fabric = fabric
+        self.random_state = random_state
+        self.progress = progress
 
     @abstractmethod
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
-        """Give the network that is trained."""
+        """Return the network that is trained."""
 
     @abstractmethod
     def _loss(self, recipe: Recipe) -> Loss:
-        """Give the loss that is descended."""
+        """Return the loss that is minimised."""
 
     @abstractmethod
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
-        """Give the logits of the draws with these numbers, (n, draw, class); the same at every call."""
+        """Return the logits of the draws with these numbers, (n, draw, class); the same at every call."""
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -130,10 +137,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         with seeded(seed, "init"):
             initial = self._initial(example)
             network = self._made(initial, like_weights(initial, example[:_SOME]))
-        if isinstance(self.fabric, Fabric):
-            network = network.to(self.fabric.device)
-        self._check_outputs(network, example)
         fabric = Fabric(accelerator="cpu", devices=1, precision="32-true") if self.fabric is None else self.fabric
+        network = network.to(fabric.device)
+        self._check_outputs(network, example)
         training = NetworkTraining(network, self._loss(recipe), batches, recipe, seed, fabric, self._about())
         with training_bar(self.progress) as advance:
             train(training, fabric, checkpoint=None if checkpoint is None else Path(checkpoint), on_step=advance)
@@ -141,37 +147,35 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return self
 
     def _keep(self, network: nn.Module, losses: list[float], seconds: float, seed: int) -> None:
-        self.network_, self.losses_, self.seconds_ = network, losses, seconds
-        self.seed_ = seed
+        self.network_, self.losses_, self.seconds_, self.seed_ = network, losses, seconds, seed
         self.uqc_level_, self.certain_above_ = UQC_LEVEL, CERTAIN_ABOVE
+        self.findings_ = training_findings(losses)
+
+    def _take_over(self, other: NetworkClassifier) -> None:
+        """Replace what an earlier fit learned, such as names of columns, by what another classifier did."""
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        learned = {name: value for name, value in vars(other).items() if name.endswith("_")}
+        self.__dict__ = kept | learned
 
     def _about(self) -> str:
         """Describe what decides the training beside network, data, recipe and seed."""
         return type(self).__name__
 
     def _initial(self, example: Tensor) -> nn.Module:
-        """Give the user's network, a copy of it, or the default one for tables."""
-        if isinstance(self.network, nn.Module):
-            return copy.deepcopy(self.network)
-        if self.network is not None:
-            made = self.network()
-            if not isinstance(made, nn.Module):
-                raise GPSError(f"network must be an nn.Module or make one, it made a {type(made).__name__}")
-            return made
-        if example.dim() != 2:
+        """Return a copy of the user's network, one that their function makes, or the default one for tables."""
+        if self.network is None:
+            if example.dim() == 2:
+                return default_network(example, len(self.classes_))
             raise GPSError(f"inputs of shape {tuple(example.shape[1:])} need a network of their own: pass network=...")
-        return default_network(example, len(self.classes_))
+        made = copy.deepcopy(self.network) if isinstance(self.network, nn.Module) else self.network()
+        if not isinstance(made, nn.Module):
+            raise GPSError(f"network must be an nn.Module or make one, it made a {type(made).__name__}")
+        return made
 
     def _batches(
-        self,
-        X: Any,
-        y: Any,
-        classes: ArrayLike | None,
-        augment: Callable[[Tensor], Tensor] | None,
-        recipe: Recipe,
-        seed: int,
+        self, X: Any, y: Any, classes: ArrayLike | None, augment: Any, recipe: Recipe, seed: int
     ) -> tuple[Batches, Tensor]:
-        """Check the data, learn the classes, and give batches and some inputs as an example."""
+        """Check the data and learn the classes; return batches, and some inputs as an example."""
         if y is None and is_loader(X):
             if augment is not None:
                 raise GPSError("augment is for arrays; let the dataset of your DataLoader augment")
@@ -180,7 +184,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         x = self._inputs(X, reset=True)
         labels = labels_of(y, len(x))
         self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
-        return ArrayBatches(x, self._encoded(labels), recipe.batch_size, seed, augment), x
+        return ArrayBatches(x, torch.from_numpy(self._encoded(labels)), recipe.batch_size, seed, augment), x
 
     def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None, seed: int) -> tuple[Batches, Tensor]:
         """Pass through a loader once: check it, learn its classes, count its batches."""
@@ -202,7 +206,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self.input_shape_ = tuple(example.shape[1:])
         self.n_features_in_ = int(np.prod(self.input_shape_))
         n_batches = sum(len(labels) > 1 for labels in found)
-        batches = LoaderBatches(loader, lambda y: self._encoded(labels_of(y, len(y))), n_batches, tuple(counts), seed)
+        batches = LoaderBatches(loader, lambda y: torch.from_numpy(self.encoded(y)), n_batches, tuple(counts), seed)
         return batches, example
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
@@ -212,22 +216,17 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise GPSError(f"y has one class only ({classes.tolist()[0]!r}); a classifier needs at least 2 classes")
         self.classes_ = classes
 
-    def _encoded(self, labels: NDArray[Any]) -> Tensor:
-        """Give labels as numbers of classes."""
-        order = np.argsort(self.classes_)
-        try:
-            place = np.searchsorted(self.classes_, labels, sorter=order)
-        except TypeError:  # labels that cannot be compared with the classes are none of them
-            place = np.zeros(len(labels), dtype=np.intp)
-        number = order[np.minimum(place, len(order) - 1)]
-        strange = self.classes_[number] != labels
-        if strange.any():
-            row, known = int(strange.argmax()), self.classes_.tolist()
+    def _encoded(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        known = self.classes_.tolist()
+        numbers = {label: number for number, label in enumerate(known)}
+        found = np.array([numbers.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+        if (found < 0).any():
+            row = int(found.argmin())
             raise GPSError(f"label {labels.tolist()[row]!r} in row {row} is none of the classes {known}")
-        return torch.from_numpy(number.astype(np.int64))
+        return found
 
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
-        """Check inputs (n, ...), or those of a ``DataLoader``, and give them as a tensor of floats."""
+        """Check inputs (n, ...), or those of a ``DataLoader``, and return them as a tensor of floats."""
         if is_loader(X):
             X = torch.cat([item[0] if isinstance(item, (tuple, list)) else item for item in X])
         if isinstance(X, Tensor):
@@ -256,51 +255,36 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return torch.from_numpy(array)
 
     def _check_outputs(self, network: nn.Module, example: Tensor) -> None:
-        few = like_weights(network, example[:_FEW])
-        training = network.training
+        few, training = like_weights(network, example[:_FEW]), network.training
         with torch.no_grad():
             try:
                 output = network.eval()(few)
             except (RuntimeError, ValueError, IndexError) as error:
                 raise GPSError(f"the network fails on inputs of shape {tuple(few.shape)}: {error}") from error
         network.train(training)
-        if not isinstance(output, Tensor) or output.shape not in (
-            (len(few), output.shape[-1]),
-            (len(few), 1, output.shape[-1]),
-        ):
+        if not isinstance(output, Tensor) or output.shape[:-1] not in ((len(few),), (len(few), 1)):
             raise GPSError("the network must give one row of class scores (logits) for each observation")
-        if output.shape[-1] != len(self.classes_):
-            raise GPSError(
-                f"the network has {output.shape[-1]} outputs for {len(self.classes_)} classes; they must be as many"
-            )
+        width, wanted = output.shape[-1], len(self.classes_)
+        if width != wanted:
+            raise GPSError(f"the network has {width} outputs for {wanted} classes; they must be as many")
 
     # --- draws and verdicts ------------------------------------------------------------------------------------------
 
     def sample_proba(self, X: Any, n_draws: int = DEFAULT_DRAWS) -> NDArray[np.float32]:
-        """Give draws of the class probabilities, (n, draw, class); the same draws of Z for all observations."""
-        check_is_fitted(self)
-        n_draws = _checked_draws(self._most_draws(n_draws))
-        everything = slice(0, n_draws)
-        parts = self._in_chunks(self._inputs(X), n_draws, lambda _, part: self._probabilities(part, everything))
-        return np.concatenate(parts)
+        """Return draws of the class probabilities, (n, draw, class); the same draws of Z for all observations."""
+        return np.concatenate(self._drawn(X, n_draws, lambda samples: samples))
 
     def predict_proba(self, X: Any) -> Array:
-        """Give the mean probabilities over draws, (n, class)."""
-        check_is_fitted(self)
-        draws = self._most_draws(DEFAULT_DRAWS)
-
-        def mean(_: int, part: Tensor) -> Array:
-            return np.asarray(self._probabilities(part, slice(0, draws)).mean(1, dtype=np.float64))
-
-        return np.concatenate(self._in_chunks(self._inputs(X), draws, mean))
+        """Return the mean probabilities over draws, (n, class)."""
+        return np.concatenate(self._drawn(X, DEFAULT_DRAWS, lambda samples: samples.mean(1, dtype=np.float64)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Give the most probable class, whatever the verdict."""
+        """Return the most probable class, whatever the verdict."""
         probabilities = self.predict_proba(X)
         return np.asarray(self.classes_[probabilities.argmax(1)])
 
     def uncertainty(self, X: Any, n_draws: int = DEFAULT_DRAWS, *, error_rate: float | None = None) -> ClassUncertainty:
-        """Give verdicts and scores for every observation.
+        """Return verdicts and scores for every observation.
 
         Parameters
         ----------
@@ -312,14 +296,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             None takes all draws for all observations. A number stops early where a verdict is settled: one settled so
             differs from that of infinitely many draws with at most this probability (:mod:`gpsuq.classify.sequential`).
         """
-        check_is_fitted(self)
-        n_draws = _checked_draws(self._most_draws(n_draws))
-        x = self._inputs(X)
+        n_draws = self._available(n_draws)
         if error_rate is None or n_draws < 2:
-            everything = slice(0, n_draws)
-            return joined(
-                self._in_chunks(x, n_draws, lambda _, part: self._assessed(self._probabilities(part, everything)))
-            )
+            return joined(self._drawn(X, n_draws, self._assessed))
         # Below one half several classes can pass at once, so that each has a part of the error rate.
         threshold = float(np.min(self.certain_above_))
         rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
@@ -340,8 +319,21 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 if len(waiting) == 0:
                     break
 
-        self._in_chunks(x, test.looks[0], drawn_until_settled)
+        self._in_chunks(self._inputs(X), test.looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))
+
+    def _drawn(self, X: Any, n_draws: int, function: Callable[[NDArray[np.float32]], T]) -> list[T]:
+        """Apply a function to the draws of class probabilities, one part of the observations after another."""
+        draws = slice(0, self._available(n_draws))
+        x = self._inputs(X)
+        return self._in_chunks(x, draws.stop, lambda _, part: function(self._probabilities(part, draws)))
+
+    def _available(self, n_draws: int) -> int:
+        """Return how many of the draws that were asked for there are."""
+        check_is_fitted(self)
+        if not isinstance(n_draws, numbers.Integral) or n_draws < 1:
+            raise GPSError(f"n_draws must be a positive integer, got {n_draws!r}")
+        return int(min(n_draws, self._most_draws))
 
     def _in_chunks(self, x: Tensor, n_draws: int, function: Callable[[int, Tensor], T]) -> list[T]:
         """Call a function with the number of the first and the observations of every part that is passed at once."""
@@ -354,8 +346,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return results
 
     def _below(self, samples: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Count the draws (n, draw, class) in which the class that a verdict is about does not exceed its threshold."""
-        # In double precision, as the verdict is.
+        """Count the draws in which the class that a verdict is about does not exceed its threshold, in float64."""
         counts = (samples <= np.asarray(self.certain_above_, dtype=np.float64)).sum(1)
         if np.ndim(self.certain_above_) == 0:
             return np.asarray(counts.min(1))
@@ -389,17 +380,17 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise GPSError(f'of must be "error" or "coverage", got {of!r}')
         verdicts = self.uncertainty(X)
         best = verdicts.uqc.max(1)
+        errors = None if of == "coverage" else self._wrong(verdicts, y)
 
         def threshold(rows: Flags) -> float:
-            if of == "coverage":
+            if errors is None:
                 return threshold_for_coverage(best[rows], target)
-            return threshold_for_error(best[rows], self._wrong(verdicts, y)[rows], target)
+            return threshold_for_error(best[rows], errors[rows], target)
 
-        self.certain_above_ = (
-            thresholds_by_class(verdicts.uqc, threshold, self.classes_)
-            if by_class
-            else threshold(np.ones(len(best), dtype=bool))
-        )
+        if by_class:
+            self.certain_above_ = thresholds_by_class(verdicts.uqc, threshold, self.classes_)
+        else:
+            self.certain_above_ = threshold(np.ones(len(best), dtype=bool))
         return self
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
@@ -412,22 +403,16 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def encoded(self, y: Any) -> NDArray[np.int64]:
         """Return labels as numbers of classes, in the order of ``classes_``: what ``classify.decisions`` takes."""
         check_is_fitted(self)
-        result: NDArray[np.int64] = self._encoded(labels_of(y, len(y))).numpy()
-        return result
+        return self._encoded(labels_of(y, len(y)))
 
-    def _wrong(self, verdicts: ClassUncertainty, y: Any) -> NDArray[np.bool_]:
-        labels = self._encoded(labels_of(y, len(verdicts))).numpy()
-        return np.asarray(verdicts.mean.argmax(1) != labels)
+    def _wrong(self, verdicts: ClassUncertainty, y: Any) -> Flags:
+        return wrong(verdicts.mean, self._encoded(labels_of(y, len(verdicts))))
 
     def _assessed(self, samples: NDArray[np.float32]) -> ClassUncertainty:
         return assess(samples, classes=self.classes_, uqc_level=self.uqc_level_, certain_above=self.certain_above_)
 
-    def _most_draws(self, n_draws: int) -> int:
-        """Give the number of draws that there are, where it is limited."""
-        return n_draws
-
     def _probabilities(self, x: Tensor, draws: slice) -> NDArray[np.float32]:
-        """Give the class probabilities of some draws, as many of them at once as memory should hold."""
+        """Return the class probabilities of some draws, as many of them at once as memory should hold."""
         step = max(1, _ROWS // len(x))
         with torch.no_grad():
             parts = [
@@ -444,13 +429,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return tags
 
 
-def _checked_draws(n_draws: int) -> int:
-    if not isinstance(n_draws, numbers.Integral) or n_draws < 1:
-        raise GPSError(f"n_draws must be a positive integer, got {n_draws!r}")
-    return int(n_draws)
-
-
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:
-    """Give inputs the device and floating-point type of the network's weights."""
+    """Move inputs to the device and floating-point type of the network's weights."""
     weight = next(network.parameters(), None)
     return x if weight is None else x.to(weight.device, weight.dtype)

@@ -30,12 +30,12 @@ class Standardise(nn.Module):
         self.register_buffer("scale", torch.where(scale > 0, scale, 1.0)[0].float())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (x - center) / scale."""
+        """Return (x - center) / scale."""
         return (x - self.center) / self.scale
 
 
 def default_network(example: Tensor, n_classes: int) -> nn.Sequential:
-    """Give a perceptron for rows of a table, (n, columns); noise enters at its first layer.
+    """Return a perceptron for rows of a table, (n, columns); noise enters at its first layer.
 
     >>> import torch
     >>> from gpsuq.classify.networks import default_network
@@ -44,11 +44,5 @@ def default_network(example: Tensor, n_classes: int) -> nn.Sequential:
     torch.Size([100, 3])
     """
     first, second = _HIDDEN
-    return nn.Sequential(
-        Standardise(example),
-        nn.Linear(example.shape[1], first),
-        nn.ReLU(),
-        nn.Linear(first, second),
-        nn.ReLU(),
-        nn.Linear(second, n_classes),
-    )
+    hidden = nn.Linear(example.shape[1], first), nn.ReLU(), nn.Linear(first, second), nn.ReLU()
+    return nn.Sequential(Standardise(example), *hidden, nn.Linear(second, n_classes))

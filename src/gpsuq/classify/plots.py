@@ -21,15 +21,16 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _SHOWN_DRAWS = 40
 
 
+def _look(number: int) -> dict[str, Any]:
+    """Return colour and marker of a curve."""
+    return {"color": COLORS[_ORDER[number % len(_ORDER)]], "marker": _MARKERS[number % len(_MARKERS)]}
+
+
 def show_image(ax: Axes, image: NDArray[np.generic]) -> None:
     """Show an image (channel, row, column) without axes."""
     picture = image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
     ax.imshow(picture, cmap="gray_r" if len(image) == 1 else None, interpolation="nearest")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.grid(False)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.set_axis_off()
 
 
 def class_boxplots(
@@ -97,15 +98,8 @@ def risk_coverage_curves(coverage: Sequence[float], curves: Mapping[str, ArrayLi
     with figure_style():
         figure, ax = plt.subplots(figsize=(6.4, 4.2))
         for number, (name, errors) in enumerate(curves.items()):
-            ax.plot(
-                100 * kept,
-                100 * np.asarray(errors),
-                color=COLORS[_ORDER[number % len(_ORDER)]],
-                marker=_MARKERS[number % len(_MARKERS)],
-                markevery=max(1, len(kept) // 12),
-                markersize=4,
-                label=name,
-            )
+            look = _look(number) | {"markevery": max(1, len(kept) // 12), "markersize": 4}
+            ax.plot(100 * kept, 100 * np.asarray(errors), label=name, **look)
         ax.set(xlabel="kept (% of the images, most certain first)", ylabel="error among the kept (%)")
         ax.set_ylim(bottom=0)
         ax.legend()
@@ -127,24 +121,12 @@ def reliability_curves(curves: Mapping[str, Reliability]) -> Figure:
         figure, ax = plt.subplots(figsize=(4.6, 4.4))
         ax.plot([0, 1], [0, 1], color=COLORS["data"], linestyle="--", linewidth=1, label="calibrated")
         for number, (name, curve) in enumerate(curves.items()):
-            color = COLORS[_ORDER[number % len(_ORDER)]]
+            look = _look(number)
             shrunk = (curve.accuracy * curve.count + 1.0) / (curve.count + 2.0)  # a bin of one image is not sure
             error = 2.0 * np.sqrt(shrunk * (1.0 - shrunk) / (curve.count + 2.0))
-            ax.vlines(
-                curve.confidence,
-                np.maximum(shrunk - error, 0.0),
-                np.minimum(shrunk + error, 1.0),
-                color=color,
-                linewidth=1,
-                alpha=0.5,
-            )
-            ax.plot(
-                curve.confidence,
-                curve.accuracy,
-                color=color,
-                marker=_MARKERS[number % len(_MARKERS)],
-                label=f"{name}, ECE {curve.error:.4f}",
-            )
+            low, high = np.maximum(shrunk - error, 0.0), np.minimum(shrunk + error, 1.0)
+            ax.vlines(curve.confidence, low, high, color=look["color"], linewidth=1, alpha=0.5)
+            ax.plot(curve.confidence, curve.accuracy, label=f"{name}, ECE {curve.error:.4f}", **look)
         ax.set(xlabel="probability of the predicted class", ylabel="share that is right", aspect="equal")
         ax.legend(loc="lower right")
     return figure
@@ -167,7 +149,6 @@ def image_gallery(images: NDArray[np.generic], captions: Sequence[str], *, colum
         for ax in axes.ravel():
             ax.set_axis_off()
         for ax, image, caption in zip(axes.ravel()[: len(images)], images, captions, strict=True):
-            ax.set_axis_on()
             show_image(ax, image)
             ax.set_title(caption, fontsize=8)
     return figure

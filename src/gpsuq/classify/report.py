@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpsuq.classify.decisions import (
     ClassUncertainty,
+    Flags,
     Reliability,
     brier,
     log_loss,
@@ -23,19 +24,17 @@ from gpsuq.classify.decisions import (
     threshold_in_words,
     wrong,
 )
+from gpsuq.classify.findings import training_findings
 from gpsuq.classify.network import NetworkClassifier
 from gpsuq.classify.plots import reliability_curves, risk_coverage_curves
 from gpsuq.core.noise import NoisyNetwork
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
-from gpsuq.plots.training import training_curve
-from gpsuq.reports.blocks import MOST_PARAMETERS, column_table, row_names
-from gpsuq.reports.checks import damage_told, frame_as_json, frame_from_json, read_checks
+from gpsuq.plots.diagnostics import training_curve
+from gpsuq.reports.blocks import MOST_PARAMETERS, column_table, finding_blocks, row_names
 from gpsuq.reports.page import Block, Gallery, Page, Picture, Section, Table, Text, data_address, settings_table
+from gpsuq.reports.saved import damage_told, frame_as_json, frame_from_json, read_checks
 from gpsuq.tables.reading import check_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST_ITEMS = 400
 CLASSIFIER_PARTS = ("n", "target", "uncertain", "by_class", "quality", "gallery", "labels", "columns")
@@ -45,8 +44,6 @@ _RANKINGS = {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mea
 _COVERAGES = np.round(np.linspace(0.5, 1.0, 101), 3)
 _MANY_UNCERTAIN = 0.2
 _POOR_CALIBRATION = 0.05
-_LAST_PART = 5  # of as many parts of the training
-_STILL_FALLING = 0.05  # of all that the loss fell by, in the last part
 
 
 def classifier_page(
@@ -58,7 +55,7 @@ def classifier_page(
     title: str | None = None,
     verdicts: ClassUncertainty | None = None,
 ) -> Page:
-    """Give the report of a classifier on inputs that it was not trained on.
+    """Return the report of a classifier on inputs that it was not trained on.
 
     Parameters
     ----------
@@ -70,7 +67,7 @@ def classifier_page(
         What to show of the inputs, (n, channel, row, column) of bytes or of numbers from 0 to 1; X itself, where it has
         that shape.
     title
-        Heading of the page; None names the labels, where they have a name.
+        Heading of the page; None names the target, where the labels have a name.
     verdicts
         ``model.uncertainty(X)``, where that was computed already.
 
@@ -97,8 +94,7 @@ def classifier_page(
 
 def saved_page(model: NetworkClassifier | NoisyNetwork, directory: Path, *, progress: bool) -> Page | None:
     """Return the report of a saved classifier by what was kept about its rows; None where nothing was."""
-    checks = read_checks(directory, CLASSIFIER_PARTS) if isinstance(model, NetworkClassifier) else None
-    if checks is None or not isinstance(model, NetworkClassifier):
+    if not isinstance(model, NetworkClassifier) or (checks := read_checks(directory, CLASSIFIER_PARTS)) is None:
         return None
     with damage_told(directory):
         return checked_classifier_page(model, checks)
@@ -122,21 +118,22 @@ def classifier_checks(
     """Judge observations: everything that a report says about them, as JSON holds it."""
     verdicts = model.uncertainty(X) if verdicts is None else verdicts
     labels = None if y is None else model.encoded(y)
+    errors = None if labels is None else wrong(verdicts.mean, labels)
     name = getattr(y, "name", None)
     return {
         "n": len(verdicts),
         "target": None if name is None else str(name),
         "uncertain": float(verdicts.uncertain.mean()),
-        "by_class": frame_as_json(_by_class(verdicts, labels)),
-        "quality": None if labels is None else _quality(verdicts, labels),
-        "gallery": _gallery(model, verdicts, labels, _titles(X, len(verdicts)), _pictures(X, images)),
+        "by_class": frame_as_json(_by_class(verdicts, errors)),
+        "quality": None if labels is None or errors is None else _quality(verdicts, labels, errors),
+        "gallery": _gallery(model, verdicts, labels, errors, X, images),
         "labels": None if labels is None else np.bincount(labels, minlength=len(verdicts.classes)).tolist(),
         "columns": _columns(model, X),
     }
 
 
 def checked_classifier_page(model: NetworkClassifier, checks: Mapping[str, Any], *, title: str | None = None) -> Page:
-    """Give the report of a classifier from what :func:`classifier_checks` said about observations."""
+    """Return the report of a classifier by what :func:`classifier_checks` found of observations."""
     n, share, quality, target = checks["n"], checks["uncertain"], checks["quality"], checks["target"]
     facts = [("observations", f"{n:,}"), ("Uncertain", f"{share:.1%}")]
     lead = f"{n:,} observations were judged; {share:.1%} are Uncertain."
@@ -164,27 +161,21 @@ _READING = (
     "words where a class has a probability above it in 95% of the draws.",
     "The score that a network is trained by sees the mean probability only. How far draws spread around it comes from "
     "where the noise enters and how the network was trained: it ranks observations by how far they can be trusted, and "
-    "is no posterior over networks.",
+    "is not a posterior over networks.",
 )
 
 
 def _verdict_blocks(checks: Mapping[str, Any]) -> list[Block]:
-    by_class = frame_from_json(checks["by_class"]).rename_axis("predicted class")
-    blocks: list[Block] = [Table(by_class, "By predicted class")]
-    share = checks["uncertain"]
-    if share > _MANY_UNCERTAIN:
-        blocks.append(
-            Text(
-                f"{share:.0%} of the observations are Uncertain. Train longer, or set the threshold by validation "
-                "data: calibrate(X_val, y_val, target=0.9, of='coverage').",
-                "advice",
-            )
-        )
-    return blocks
+    by_class, share = frame_from_json(checks["by_class"]).rename_axis("predicted class"), checks["uncertain"]
+    advice = (
+        f"{share:.0%} of the observations are Uncertain. Train longer, or set the threshold by validation data: "
+        "calibrate(X_val, y_val, target=0.9, of='coverage')."
+    )
+    table = Table(by_class, "By predicted class")
+    return [table, Text(advice, "advice")] if share > _MANY_UNCERTAIN else [table]
 
 
-def _quality(verdicts: ClassUncertainty, labels: NDArray[np.int64]) -> dict[str, Any]:
-    errors = wrong(verdicts.mean, labels)
+def _quality(verdicts: ClassUncertainty, labels: NDArray[np.int64], errors: Flags) -> dict[str, Any]:
     found = selective_error(verdicts.mean, labels, verdicts.uncertain)
     diagram = reliability(verdicts.mean, labels)
     curves = {shown: risk_coverage(verdicts.scores[name], errors) for name, shown in _RANKINGS.items()}
@@ -217,27 +208,23 @@ def _quality_blocks(quality: Mapping[str, Any]) -> list[Block]:
             "On the diagonal, a stated probability is how often the prediction is right.",
         ),
     ]
-    if diagram.error > _POOR_CALIBRATION:
-        blocks.append(
-            Text(
-                f"Stated probabilities are off by {diagram.error:.1%} on average. Judge by ranks, or set the threshold "
-                "by validation data with calibrate.",
-                "advice",
-            )
-        )
-    return blocks
+    advice = (
+        f"Stated probabilities are off by {diagram.error:.1%} on average. Judge by ranks, or set the threshold by "
+        "validation data with calibrate."
+    )
+    return [*blocks, Text(advice, "advice")] if diagram.error > _POOR_CALIBRATION else blocks
 
 
-def _by_class(verdicts: ClassUncertainty, labels: NDArray[np.int64] | None) -> pd.DataFrame:
-    frame = pd.DataFrame({"class": verdicts.prediction.astype(str), "Uncertain": verdicts.uncertain})
-    grouped = frame.groupby("class", sort=False)["Uncertain"]
-    columns = {"observations": grouped.size(), "Uncertain, %": (100 * grouped.mean()).round(2)}
-    if labels is not None:
-        frame["wrong"] = wrong(verdicts.mean, labels)
-        columns["wrong, %"] = (100 * frame.groupby("class", sort=False)["wrong"].mean()).round(2)
-        certain = frame[~frame["Uncertain"]].groupby("class", sort=False)["wrong"].mean()
-        columns["wrong where certain, %"] = (100 * certain).round(2)
-    names = [name for name in map(str, verdicts.classes) if name in set(frame["class"])]
+def _by_class(verdicts: ClassUncertainty, errors: Flags | None) -> pd.DataFrame:
+    predicted = verdicts.prediction.astype(str)
+
+    def percent(flags: Flags, rows: Any = slice(None)) -> pd.Series:
+        return (100 * pd.Series(flags[rows]).groupby(predicted[rows], sort=False).mean()).round(2)
+
+    columns = {"observations": pd.Series(predicted).value_counts(), "Uncertain, %": percent(verdicts.uncertain)}
+    if errors is not None:
+        columns |= {"wrong, %": percent(errors), "wrong where certain, %": percent(errors, ~verdicts.uncertain)}
+    names = [name for name in map(str, verdicts.classes) if name in columns["observations"]]
     return pd.DataFrame(columns).loc[names]
 
 
@@ -245,14 +232,17 @@ def _gallery(
     model: NetworkClassifier,
     verdicts: ClassUncertainty,
     labels: NDArray[np.int64] | None,
-    titles: Sequence[str],
-    pictures: NDArray[np.uint8] | None,
+    errors: Flags | None,
+    X: Any,
+    images: NDArray[np.generic] | None,
 ) -> dict[str, Any]:
-    """Give the observations that are shown one by one, and what their boxplots need."""
-    errors = np.zeros(len(verdicts), dtype=bool) if labels is None else wrong(verdicts.mean, labels)
-    chosen = chosen_items(verdicts, errors)
-    names = [str(name) for name in verdicts.classes]
-    boxes = np.stack([*(verdicts.quantiles[level] for level in verdicts.quantiles), verdicts.uqc], -1)
+    """Return the observations that are shown one by one, and what their boxplots need."""
+    n, names, pictures = len(verdicts), [str(name) for name in verdicts.classes], _pictures(X, images)
+    mistaken = np.zeros(n, dtype=bool) if errors is None else errors
+    table = isinstance(X, pd.DataFrame)
+    titles = [f"row {name}" for name in row_names(X.index)] if table else [f"observation {i + 1}" for i in range(n)]
+    boxes = np.stack([*verdicts.quantiles.values(), verdicts.uqc], -1)
+    scores = sorted(verdicts.scores.items(), key=lambda pair: pair[0] != "uqc_shortfall")  # the verdict's own first
     items = [
         {
             "title": titles[row],
@@ -260,11 +250,11 @@ def _gallery(
             "label": None if labels is None else names[labels[row]],
             "prediction": names[int(verdicts.mean[row].argmax())],
             "uncertain": bool(verdicts.uncertain[row]),
-            "wrong": bool(errors[row]),
-            "scores": {name.replace("_", " "): float(f"{score[row]:.4g}") for name, score in _ordered(verdicts)},
+            "wrong": bool(mistaken[row]),
+            "scores": {name.replace("_", " "): float(f"{score[row]:.4g}") for name, score in scores},
             "boxes": np.round(boxes[row], 4).tolist(),
         }
-        for row in chosen
+        for row in chosen_items(verdicts, mistaken)
     ]
     return {
         "classes": names,
@@ -272,13 +262,6 @@ def _gallery(
         "levels": [f"{level:.0%}" for level in verdicts.quantiles],
         "certain_above": np.broadcast_to(model.certain_above_, len(names)).tolist(),
     }
-
-
-def _titles(X: Any, n: int) -> list[str]:
-    """Name the rows of a table as it does, and other observations by their place; both count from 1."""
-    if isinstance(X, pd.DataFrame):
-        return [f"row {name}" for name in row_names(X.index)]
-    return [f"observation {number}" for number in range(1, n + 1)]
 
 
 def _gallery_blocks(checks: Mapping[str, Any]) -> list[Block]:
@@ -293,16 +276,11 @@ def _gallery_blocks(checks: Mapping[str, Any]) -> list[Block]:
     return [Text(text), gallery]
 
 
-def _ordered(verdicts: ClassUncertainty) -> list[tuple[str, NDArray[np.float64]]]:
-    """Give the scores, the verdict's own first."""
-    return sorted(verdicts.scores.items(), key=lambda pair: pair[0] != "uqc_shortfall")
-
-
-def chosen_items(verdicts: ClassUncertainty, errors: NDArray[np.bool_], most: int = MOST_ITEMS) -> NDArray[np.int64]:
+def chosen_items(verdicts: ClassUncertainty, errors: Flags, most: int = MOST_ITEMS) -> NDArray[np.int64]:
     """Choose what a gallery shows: wrong and Uncertain observations first, the others at random; at most so many."""
     rng = np.random.default_rng(0)
-    strange = np.flatnonzero(errors | verdicts.uncertain)
-    plain = np.flatnonzero(~(errors | verdicts.uncertain))
+    is_strange = errors | verdicts.uncertain
+    strange, plain = np.flatnonzero(is_strange), np.flatnonzero(~is_strange)
     room = most - min(len(strange), most // 2 if len(plain) >= most // 2 else most - len(plain))
     some = rng.permutation(plain)[:room]
     return np.sort(np.concatenate([rng.permutation(strange)[: most - len(some)], some]))
@@ -322,7 +300,7 @@ def _pictures(X: Any, images: NDArray[np.generic] | None) -> NDArray[np.uint8] |
 
 
 def thumbnail(image: NDArray[np.uint8]) -> str:
-    """Give an image (channel, row, column) as an address that holds it; one channel is ink on paper."""
+    """Return an image (channel, row, column) as an address that holds it; one channel is ink on paper."""
     from PIL import Image
 
     pixels = 255 - image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
@@ -335,17 +313,15 @@ def _columns(model: NetworkClassifier, X: Any) -> dict[str, Any] | None:
     """Describe the columns of a table; other inputs have none, and very many say nothing."""
     if np.ndim(X) != 2 or np.shape(X)[1] > MOST_PARAMETERS:
         return None
-    names = getattr(model, "feature_names_in_", None)
-    shown = [f"x{number}" for number in range(np.shape(X)[1])] if names is None else [str(name) for name in names]
-    return frame_as_json(column_table(pd.DataFrame(np.asarray(X, dtype=np.float64), columns=shown)))
+    names = getattr(model, "feature_names_in_", [f"x{number}" for number in range(np.shape(X)[1])])
+    return frame_as_json(column_table(pd.DataFrame(np.asarray(X, dtype=np.float64), columns=names)))
 
 
 def _data_blocks(model: NetworkClassifier, checks: Mapping[str, Any]) -> list[Block]:
-    shape = " x ".join(map(str, model.input_shape_))
     labels, classes = checks["labels"], checks["gallery"]["classes"]
     rows = {
         "observations judged": f"{checks['n']:,}",
-        "numbers in an observation": shape,
+        "numbers in an observation": " x ".join(map(str, model.input_shape_)),
         "labels": "not given" if labels is None else "known",
     }
     blocks: list[Block] = [Table(pd.DataFrame({"value": rows}), "What was judged")]
@@ -355,29 +331,6 @@ def _data_blocks(model: NetworkClassifier, checks: Mapping[str, Any]) -> list[Bl
     if checks["columns"] is not None:
         blocks.append(Table(frame_from_json(checks["columns"]).rename_axis("column"), "Inputs"))
     return blocks
-
-
-def training_advice(losses: Sequence[float]) -> str | None:
-    """Say what the mean losses of the epochs ask for, if anything.
-
-    >>> from gpsuq.classify.report import training_advice
-    >>> training_advice([0.9, 0.6, 0.3])[:27]
-    'The loss was still falling '
-    >>> training_advice([0.9, 0.3, 0.21, 0.2, 0.2]) is None
-    True
-    """
-    if len(losses) < 2:
-        return None
-    gained = losses[0] - losses[-1]
-    if gained <= 0:
-        return "The loss ended above where it started: lower the learning rate, Recipe(learning_rate=...)."
-    last = losses[-1 - max(1, len(losses) // _LAST_PART)] - losses[-1]
-    if last <= _STILL_FALLING * gained:
-        return None
-    return (
-        f"The loss was still falling when training ended: train longer, Recipe(epochs=...); there were {len(losses)} "
-        "epochs (--epochs)."
-    )
 
 
 def _fit_blocks(model: NetworkClassifier) -> list[Block]:
@@ -394,5 +347,5 @@ def _fit_blocks(model: NetworkClassifier) -> list[Block]:
     losses: Sequence[float] = model.losses_
     if len(losses) > 1:
         blocks.append(Picture(training_curve(losses), "Mean loss of every epoch", "Training loss."))
-    advice = training_advice(losses)
-    return blocks if advice is None else [*blocks, Text(advice, "advice")]
+    findings = model.findings_ or training_findings(losses)  # early versions saved losses only
+    return [*blocks, *finding_blocks(findings)] if findings else blocks

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,18 +50,18 @@ class SequentialTest:
         return cls((*early, n_draws), few, many)
 
     def settled(self, look: int, below: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say for counts of draws below c at a look whether the verdict is settled."""
+        """Whether the verdict is settled, for counts of draws below c at a look."""
         if look == len(self.looks) - 1:
             return np.ones(len(below), dtype=bool)
         return np.asarray((below <= self.few[look]) | (below >= self.many[look]))
 
 
 def _largest_rare(allowed: float, n: int, share: float) -> int:
-    """Give the largest count that is reached from below with at most the allowed probability; -1 if none is."""
+    """Return the largest count that is reached from below with at most the allowed probability; -1 if none is."""
     count = int(binom.ppf(allowed, n, share))
     return count if binom.cdf(count, n, share) <= allowed else count - 1
 
 
 def draws_in_looks(looks: Sequence[int]) -> list[slice]:
-    """Give the draws that each look adds."""
-    return [slice(start, stop) for start, stop in zip((0, *looks[:-1]), looks, strict=True)]
+    """Return the draws that each look adds."""
+    return [slice(start, stop) for start, stop in pairwise((0, *looks))]

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from gpsuq.classify.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
-from gpsuq.classify.decisions import Threshold, written_threshold
+from gpsuq.classify.decisions import Threshold
 from gpsuq.classify.estimator import GPSClassifier
 from gpsuq.classify.network import NetworkClassifier
 from gpsuq.core.noise import NoisyNetwork, with_noise
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.files import module_tensors, under
 from gpsuq.storage import feature_names, your_code
@@ -33,19 +34,29 @@ Network = nn.Module | Callable[[], nn.Module]
 
 def describe(model: NetworkClassifier | NoisyNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return what is needed to build a classifier or a network again, with the user's code at hand."""
-    return _describe_network(model) if isinstance(model, NoisyNetwork) else _describe_classifier(model)
+    if isinstance(model, NetworkClassifier):
+        return _described(model), module_tensors(model.network_, _PREFIX)
+    return _described_noise(model) | {"network": repr(model.module)}, module_tensors(model, _PREFIX)
 
 
 def restore(
     config: dict[str, Any], tensors: dict[str, Tensor], *, network: Network | None = None
 ) -> NetworkClassifier | NoisyNetwork:
     """Build what was described; ``network`` is the user's own, or a function that makes it."""
-    if config["type"] == NoisyNetwork.__name__:
-        return _restore_network(config, tensors, network)
-    return _restore_classifier(config, tensors, network)
+    if config["type"] != NoisyNetwork.__name__:
+        return _restored(config, tensors, network)
+    if network is None:
+        raise MissingCodeError(_asking(config["network"]))
+    with your_code("network", config["network"]):
+        noisy = _noisy(network if isinstance(network, nn.Module) else network(), config)
+        return _loaded(noisy, tensors)  # type: ignore[return-value]
 
 
-def _describe_classifier(estimator: NetworkClassifier) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _described_noise(network: NoisyNetwork) -> dict[str, Any]:
+    return {"layers": list(network.layers), "noise_dims": network.noise_dims}
+
+
+def _described(estimator: NetworkClassifier) -> dict[str, Any]:
     params = estimator.get_params(deep=False)
     own = params.pop("network") is not None
     params.pop("fabric")
@@ -59,32 +70,28 @@ def _describe_classifier(estimator: NetworkClassifier) -> tuple[dict[str, Any], 
         "input_shape": list(estimator.input_shape_),
         "feature_names": None if names is None else [str(name) for name in names],
         "fitted": {name: getattr(estimator, name) for name in _FITTED}
-        | {"certain_above_": written_threshold(estimator.certain_above_)},
+        | {"certain_above_": np.asarray(estimator.certain_above_).tolist()},
+        "findings": [asdict(finding) for finding in estimator.findings_],
     }
     if isinstance(estimator, GPSClassifier):
         path = estimator.spread_path_
-        config |= {
-            "layers": list(estimator.network_.layers),
-            "noise_dims": estimator.network_.noise_dims,
+        config |= _described_noise(estimator.network_) | {
             "spread_weight": estimator.spread_weight_,
             "spread_path": None if path is None else path.reset_index().to_dict("list"),
         }
-    return config, module_tensors(estimator.network_, _PREFIX)
+    return config
 
 
-def _restore_classifier(
-    config: dict[str, Any], tensors: dict[str, Tensor], network: Network | None
-) -> NetworkClassifier:
-    cls = CLASSIFIERS[config["type"]]
-    params = dict(config["params"])
-    recipe = params["recipe"]
-    params["recipe"] = None if recipe is None else Recipe(**recipe)
-    estimator = cls(network=network if config["own_network"] else None, **params)
+def _restored(config: dict[str, Any], tensors: dict[str, Tensor], network: Network | None) -> NetworkClassifier:
+    recipe = config["params"]["recipe"]
+    params = config["params"] | {"recipe": None if recipe is None else Recipe(**recipe)}
+    estimator = CLASSIFIERS[config["type"]](network=network if config["own_network"] else None, **params)
     estimator.classes_ = _read_classes(config["classes"])
     estimator.input_shape_ = tuple(int(size) for size in config["input_shape"])
     for name in _FITTED:
         setattr(estimator, name, config["fitted"][name])
     estimator.certain_above_ = _read_threshold(estimator.certain_above_, len(estimator.classes_))
+    estimator.findings_ = [Finding(**finding) for finding in config.get("findings", [])]
     if (names := feature_names(config, estimator.n_features_in_)) is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if isinstance(estimator, GPSClassifier):
@@ -99,14 +106,12 @@ def _restore_classifier(
 def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
     """Make a network like the one that was saved; its weights are still those of a new one."""
     if config["own_network"] and estimator.network is None:
-        raise MissingCodeError(_asking("network", config["network"]))
+        raise MissingCodeError(_asking(config["network"]))
     example = torch.zeros(2, *estimator.input_shape_)
     if isinstance(estimator, EnsembleClassifier):
         return nn.ModuleList(estimator._initial(example) for _ in range(estimator.n_members))
     initial = estimator._initial(example)
-    if isinstance(estimator, GPSClassifier):
-        return _noisy(initial, config)
-    return estimator._made(initial, example)
+    return _noisy(initial, config) if isinstance(estimator, GPSClassifier) else estimator._made(initial, example)
 
 
 def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
@@ -115,26 +120,11 @@ def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
     return with_noise(module, dict(zip(config["layers"], config["noise_dims"], strict=True)))
 
 
-def _describe_network(network: NoisyNetwork) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    return (
-        {"layers": list(network.layers), "noise_dims": network.noise_dims, "network": repr(network.module)},
-        module_tensors(network, _PREFIX),
-    )
-
-
-def _restore_network(config: dict[str, Any], tensors: dict[str, Tensor], network: Network | None) -> NoisyNetwork:
-    if network is None:
-        raise MissingCodeError(_asking("network", config["network"]))
-    with your_code("network", config["network"]):
-        module = network if isinstance(network, nn.Module) else network()
-        return _loaded(_noisy(module, config), tensors)  # type: ignore[return-value]
-
-
-def _asking(what: str, description: str) -> str:
+def _asking(description: str) -> str:
     first = description.splitlines()[0].rstrip("(")
     return (
-        f"this model holds your own {what} ({first}), and a saved model holds no code: pass it, as in "
-        f"gpsuq.load(path, {what}=...), the same class or function that it was trained with"
+        f"this model holds your own network ({first}), and a saved model holds no code: pass it, as in "
+        "gpsuq.load(path, network=...), the same class or function that it was trained with"
     )
 
 

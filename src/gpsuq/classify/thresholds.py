@@ -14,12 +14,10 @@ from gpsuq.errors import GPSError
 
 
 def threshold_for_coverage(best: ArrayLike, coverage: float) -> float:
-    """Give the threshold on max t_h that calls at least a share ``coverage`` of validation observations certain.
+    """Return the threshold on max t_h that calls at least a share ``coverage`` of validation observations certain.
 
     ``best`` holds max t_h of each; equal ones are certain together.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gpsuq.classify.thresholds import threshold_for_coverage
     >>> best = np.array([0.9, 0.8, 0.6, 0.3])
@@ -34,31 +32,24 @@ def threshold_for_coverage(best: ArrayLike, coverage: float) -> float:
 
 
 def threshold_for_error(best: ArrayLike, errors: ArrayLike, error: float, *, confidence: float = 0.9) -> float:
-    """Give the lowest threshold on max t_h for which certain observations are wrong at most that often.
+    """Return the lowest threshold on max t_h for which certain observations are wrong at most that often.
 
     Observations are added from the most certain on, as long as the exact binomial upper bound of their error (Clopper
     and Pearson's, at the stated confidence) is below the target; the first that fails ends the sequence. The error of
     what is then called certain exceeds the target with probability 1 - ``confidence`` at most.
 
-    Examples
-    --------
-    Validation data where the less certain half is often wrong:
-
     >>> import numpy as np
     >>> from gpsuq.classify.thresholds import threshold_for_error
     >>> best = np.linspace(1.0, 0.0, 200)
-    >>> errors = (np.arange(200) >= 100) & (np.arange(200) % 2 == 0)
+    >>> errors = (np.arange(200) >= 100) & (np.arange(200) % 2 == 0)  # every second one of the less certain half
     >>> round(threshold_for_error(best, errors, 0.05), 2)
     0.49
     """
-    if not 0.0 < error < 1.0:
-        raise GPSError(f"error must be between 0 and 1, got {error}")
-    scores, flags = np.asarray(best, dtype=np.float64), np.asarray(errors, dtype=bool)
-    curve = risk_coverage(-scores, flags)
+    fewest, scores = _fewest(error, confidence), np.asarray(best, dtype=np.float64)
+    curve = risk_coverage(-scores, errors)
     kept = np.rint(curve.coverage * len(scores))
     lost = np.rint(curve.risk * kept)
-    # Fewer than these cannot pass even without an error, so that the sequence starts with them.
-    tested = kept >= _fewest(error, confidence)
+    tested = kept >= fewest  # fewer cannot pass even without an error, so that the sequence starts with them
     fine = binom.cdf(lost[tested], kept[tested], error) <= 1.0 - confidence
     passed = int(fine.argmin()) if not fine.all() else len(fine)
     if passed == 0:
@@ -71,14 +62,12 @@ def threshold_for_error(best: ArrayLike, errors: ArrayLike, error: float, *, con
 
 
 def thresholds_by_class(uqc: ArrayLike, threshold: Callable[[Flags], float], classes: ArrayLike | None = None) -> Array:
-    """Give one threshold for each class, (H,), by the rows of t_h (n, H) whose best class it is.
+    """Return one threshold for each class, (H,), by the rows of t_h (n, H) whose best class it is.
 
-    ``threshold`` gives that of some rows, which flags choose; a class that is best nowhere gets that of all rows. Where
+    ``threshold`` returns that of the rows that flags choose; a class that is best nowhere gets that of all rows. Where
     one threshold serves all classes, a class that is easily recognised has hardly an Uncertain verdict, and what is
     mistaken for it passes. ``classes`` are names for messages.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gpsuq.classify.decisions import is_certain
     >>> from gpsuq.classify.thresholds import threshold_for_coverage, thresholds_by_class
@@ -101,7 +90,9 @@ def thresholds_by_class(uqc: ArrayLike, threshold: Callable[[Flags], float], cla
 
 
 def _fewest(error: float, confidence: float) -> float:
-    """Give how many observations without a mistake show, with this confidence, that the error is below a target."""
+    """Return how many observations without a mistake show, with this confidence, that the error is below a target."""
+    if not 0.0 < error < 1.0:
+        raise GPSError(f"error must be between 0 and 1, got {error}")
     return float(np.log(1.0 - confidence) / np.log1p(-error))
 
 
@@ -113,13 +104,10 @@ def check_calibration_size(n: int, error: float, *, confidence: float = 0.9) -> 
     Traceback (most recent call last):
     gpsuq.errors.GPSError: 100 validation observations cannot show an error below 0.02: at least 114 are needed
     """
-    if not 0.0 < error < 1.0:
-        raise GPSError(f"error must be between 0 and 1, got {error}")
     fewest = math.ceil(_fewest(error, confidence))
     if n < fewest:
-        raise GPSError(
-            f"{n} validation observations cannot show an error below {error:g}: at least {fewest} are needed"
-        )
+        few = f"{n} validation observations cannot show an error below {error:g}"
+        raise GPSError(f"{few}: at least {fewest} are needed")
 
 
 def _just_below(value: float) -> float:

@@ -10,9 +10,7 @@ from typer.core import TyperGroup
 
 from gpsuq._version import __version__
 from gpsuq.classify import commands as classify
-from gpsuq.cli.data import data
-from gpsuq.cli.demo import demo
-from gpsuq.cli.models import predict, report, summary
+from gpsuq.cli.commands import data, demo, predict, report, summary
 from gpsuq.linear import commands as linear
 from gpsuq.poisson import commands as poisson
 

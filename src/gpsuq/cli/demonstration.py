@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,9 @@ from gpsuq.engine.progress import stage
 from gpsuq.errors import GPSError
 from gpsuq.gps import GPS
 from gpsuq.linear.baselines import BayesianLinearPosterior
-from gpsuq.plots.style import COLORS, figure_style, save_figure
-from gpsuq.reports.page import Page, Picture, Section, Table, Text, write_page
+from gpsuq.plots.style import COLORS, save_figure, subplots
+from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, write_page
+from gpsuq.tables.reading import write_table
 from gpsuq.uq.distribution import UQDistribution
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ FILES = (
 )
 """What the demo writes, and may write again."""
 
-COVERAGE = 0.9
+_COVERAGE = 0.9
 _DRAWS = 4000
 _NOISE_CM = 0.3
 
@@ -50,14 +50,11 @@ def fit_scissors(data: Regression, seed: int, **options: Any) -> UQDistribution:
 
 
 def three_panels(data: Regression, posterior: BayesianLinearPosterior, uq: UQDistribution) -> Figure:
-    """Figure 2 of the paper: the data, the posterior of the slope, the UQ distribution of the slope."""
-    import matplotlib.pyplot as plt
-
+    """Plot figure 2 of the paper: the data, the posterior of the slope, the UQ distribution of the slope."""
     posterior_draws = posterior.sample_parameters(_DRAWS)["x0"]
     slopes = uq.draws(_DRAWS)["slope"].ravel()
     bins = np.linspace(-1.6, 1.6, 81).tolist()
-    with figure_style():
-        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.4))
+    with subplots(1, 3, figsize=(11, 3.4)) as (figure, (left, middle, right)):
         left.plot(data.X[:, 0], data.y, ".", color=COLORS["data"], markersize=3, alpha=0.5)
         left.set(xlabel="x", ylabel="y", title=f"Data (n = {len(data.y):,})")
         panels = (
@@ -69,33 +66,25 @@ def three_panels(data: Regression, posterior: BayesianLinearPosterior, uq: UQDis
             for truth in (-1.0, 1.0):
                 axis.axvline(truth, color=COLORS["truth"], linestyle="--", linewidth=1)
             axis.set(xlabel="slope", ylabel="density", title=title, xlim=(-1.6, 1.6))
-        middle.annotate(
-            "true slopes", (1.0, middle.get_ylim()[1] * 0.9), (0.93, middle.get_ylim()[1] * 0.9), ha="right", fontsize=9
-        )
+        height = 0.9 * middle.get_ylim()[1]
+        middle.annotate("true slopes", (1.0, height), (0.93, height), ha="right", fontsize=9)
     return figure
 
 
 def iris(*, progress: bool = False) -> tuple[UQDistribution, pd.DataFrame]:
     """Fit petal lengths of 150 irises, y_i ~ N(theta_i, 0.3^2), without telling which species a flower is."""
     bunch = load_iris(as_frame=True)
-    table = pd.DataFrame(
-        {
-            "petal_length_cm": bunch.data["petal length (cm)"],
-            "species": bunch.target_names[bunch.target],
-        }
-    )
+    species = bunch.target_names[bunch.target]
+    table = pd.DataFrame({"petal_length_cm": bunch.data["petal length (cm)"], "species": species})
     model = ObservationModel(lambda theta: Normal(theta, _NOISE_CM), theta=Location())
     return GPS(model, progress=progress).fit(table["petal_length_cm"]), table
 
 
 def iris_figure(uq: UQDistribution, table: pd.DataFrame) -> Figure:
-    """Draw the data and the UQ distribution of the typical length, with the species' means for comparison."""
-    import matplotlib.pyplot as plt
-
-    theta = uq.draws(4000)["theta"].ravel()
+    """Plot the data and the UQ distribution of the typical length, with the species' means for comparison."""
+    theta = uq.draws(_DRAWS)["theta"].ravel()
     bins = np.linspace(0.5, 7.5, 57).tolist()
-    with figure_style():
-        figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5), sharex=True)
+    with subplots(2, 1, figsize=(7, 5), sharex=True) as (figure, (top, bottom)):
         top.hist(table["petal_length_cm"], bins=bins, color=COLORS["data"])
         top.set(ylabel="flowers", title="Petal lengths of 150 irises")
         bottom.hist(theta, bins=bins, density=True, color=COLORS["gps"])
@@ -122,27 +111,11 @@ def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], Page]:
     table = verdicts.to_frame().assign(label=test.labels)
     table.set_axis(table.index + 1).to_csv(out / "verdicts.csv", index_label="image")  # the gallery counts from 1, too
     least = int(verdicts.uqc_shortfall.argmax())
-    figure = class_boxplots(
-        model.sample_proba(test.pixels()[[least]])[0],
-        test.bytes[least],
-        model.classes_,
-        truth=str(test.labels[least]),
-        uqc=verdicts.uqc[least],
-        title="the most uncertain digit",
-    )
+    draws, image, truth = model.sample_proba(test.pixels()[[least]])[0], test.bytes[least], str(test.labels[least])
+    title = "the most uncertain digit"
+    figure = class_boxplots(draws, image, model.classes_, truth=truth, uqc=verdicts.uqc[least], title=title)
     files = [out / "verdicts.csv", save_figure(figure, out / "most_uncertain.png")]
     return files, classifier_page(model, test.pixels(), test.labels, verdicts=verdicts)
-
-
-def named(example: str, sections: Sequence[Section]) -> list[Section]:
-    """Say in the titles of sections which example they belong to.
-
-    >>> from gpsuq.cli.demonstration import named
-    >>> from gpsuq.reports.page import Section
-    >>> [section.title for section in named("Digits", [Section("What was fitted", [])])]
-    ['Digits: what was fitted']
-    """
-    return [replace(section, title=f"{example}: {section.title.lower()}") for section in sections]
 
 
 def refuse_foreign(out: Path) -> None:
@@ -154,32 +127,33 @@ def refuse_foreign(out: Path) -> None:
 
 
 def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
-    """Write figures, tables and one page that shows them; give their paths, and what was found in a sentence each."""
+    """Write figures, tables and one page that shows them; return their paths, and the findings in a sentence each."""
     refuse_foreign(out)
     with stage("scissors"):
         data = scissors(seed=0)
         slopes = fit_scissors(data, 0, progress=progress)
         posterior = BayesianLinearPosterior(fit_intercept=False).fit(data.X, data.y)
-        (out / "scissors").mkdir(parents=True, exist_ok=True)
-        files = [
-            save_figure(three_panels(data, posterior, slopes), out / "scissors" / "scissors.png"),
-            save_figure(slopes.plot_marginals(), out / "scissors" / "marginals.png"),
-        ]
+        crossing = save_figure(three_panels(data, posterior, slopes), out / "scissors" / "scissors.png")
+        laws = save_figure(slopes.plot_marginals(), out / "scissors" / "marginals.png")
     with stage("irises"):
         uq, table = iris(progress=progress)
-    summary = out / "iris" / "summary.csv"
-    summary.parent.mkdir(parents=True, exist_ok=True)
-    uq.summary().to_csv(summary)
-    figure = save_figure(iris_figure(uq, table), out / "iris" / "petal_length.png")
+    lengths = save_figure(iris_figure(uq, table), out / "iris" / "petal_length.png")
+    summary = write_table(uq.summary(), out / "iris" / "summary.csv", index=True)
     with stage("digits"):
         more, verdicts = digits(out / "digits", progress=progress)
-    region = uq.interval(COVERAGE, of="population", kind="highest-density")["theta"]
+    region = uq.interval(_COVERAGE, of="population", kind="highest-density")["theta"]
     pieces = " and ".join(f"{lower:.1f} to {upper:.1f}" for lower, upper in region)
     sentences = [
         "Scissors: half of 2,000 rows have slope 1, half -1. The posterior of one slope sits at 0; the UQ distribution "
         "has both.",
-        f"Irises: {COVERAGE:.0%} of the flowers have a typical petal length of {pieces} cm.",
+        f"Irises: {_COVERAGE:.0%} of the flowers have a typical petal length of {pieces} cm.",
         f"Digits: {verdicts.lead}",
+    ]
+    panels = "Crossing data, the Bayesian posterior of the slope, the UQ distribution of the slope"
+    irises: list[Block] = [
+        Text(sentences[1]),
+        Picture(lengths, "Petal lengths and the UQ distribution of a flower's typical length"),
+        Table(uq.summary(), "Summary of the UQ distribution"),
     ]
     page = Page(
         "gpsuq: a population of parameters instead of one estimate",
@@ -187,26 +161,12 @@ def run(out: Path, *, progress: bool = False) -> tuple[list[Path], list[str]]:
         [
             Section(
                 "Scissors: two slopes where a posterior sees none",
-                [
-                    Text(sentences[0]),
-                    Picture(
-                        out / "scissors" / "scissors.png",
-                        "Crossing data, the Bayesian posterior of the slope, the UQ distribution of the slope",
-                        wide=True,
-                    ),
-                ],
+                [Text(sentences[0]), Picture(crossing, panels, wide=True)],
             ),
-            Section(
-                "Irises: species that nobody named",
-                [
-                    Text(sentences[1]),
-                    Picture(figure, "Petal lengths and the UQ distribution of a flower's typical length"),
-                    Table(uq.summary(), "Summary of the UQ distribution"),
-                ],
-            ),
+            Section("Irises: species that nobody named", irises),
             Section("Digits: when not to trust them", [Text(sentences[2]), *verdicts.sections[0].blocks]),
-            *named("Digits", verdicts.sections[1:]),
+            *(replace(section, title=f"Digits: {section.title.lower()}") for section in verdicts.sections[1:]),
         ],
     )
     report = write_page(page, out / "report.html")
-    return [*files, summary, figure, *more, report], sentences
+    return [crossing, laws, summary, lengths, *more, report], sentences

@@ -49,16 +49,15 @@ class ScaleModel:
         return not self.coefficients[1:].any()
 
     def features(self, X: Array) -> Array:
-        """Give a constant, the columns and their squares, (n, 1 + 2p)."""
+        """Return a constant, the columns and their squares, (n, 1 + 2p)."""
         columns = np.clip((X - self.center) / self.scale, self.lower, self.upper)
         return np.column_stack([np.ones(len(X)), columns, np.square(columns) - 1.0])
 
     def __call__(self, X: Array) -> Array:
-        """Give the scale at every row, (n,)."""
+        """Return the scale at every row, (n,)."""
         if self.constant:
             return np.full(len(X), np.exp(self.coefficients[0]))
-        result: Array = np.exp(self.features(X) @ self.coefficients)
-        return result
+        return np.exp(self.features(X) @ self.coefficients)
 
 
 def fit_scale(X: Array, sizes: Array, weight: Array | None = None, *, seed: int = 0) -> ScaleModel:
@@ -97,13 +96,11 @@ def fit_scale(X: Array, sizes: Array, weight: Array | None = None, *, seed: int 
 
 
 def _frame(X: Array, mean: float) -> ScaleModel:
-    """Give a constant scale in the units that the columns of X call for."""
+    """Return a constant scale in the units that the columns of X call for; a constant column has no say."""
     center, scale = X.mean(0), X.std(0)
-    scale = np.where(
-        scale > 1e-12 * np.maximum(np.abs(center), np.finfo(float).tiny), scale, np.inf
-    )  # constant: no say
-    columns = (X - center) / scale
-    lower, upper = np.quantile(columns, [_RANGE, 1.0 - _RANGE], axis=0)
+    varies = scale > 1e-12 * np.maximum(np.abs(center), np.finfo(float).tiny)
+    scale = np.where(varies, scale, np.inf)
+    lower, upper = np.quantile((X - center) / scale, [_RANGE, 1.0 - _RANGE], axis=0)
     return ScaleModel(center, scale, lower, upper, np.append(np.log(mean), np.zeros(2 * X.shape[1])))
 
 
@@ -135,27 +132,19 @@ class Calibration:
     n_rows: int
 
     def predictive_scores(self, levels: Array, X: Array) -> Array:
-        """Give the predictive's normal scores of calibrated levels: (n, levels)."""
-        return self.moved(np.broadcast_to(levels, (len(X), len(levels))), X)
-
-    def moved(self, levels: Array, X: Array) -> Array:
-        """Give the predictive's normal scores of calibrated levels of each row's own, (n, m)."""
-        result: Array = self.scale(X)[:, None] * self._extended(ndtri(levels), self.knots, self.values)
-        return result
+        """Return the predictive's normal scores of calibrated levels (l,), or of each row's own (n, l): (n, l)."""
+        return self.scale(X)[:, None] * self._extended(ndtri(levels), self.knots, self.values)
 
     def calibrated(self, scores: Array, X: Array) -> Array:
-        """Give calibrated probabilities of the predictive's normal scores (n,), or of several sets (sets, n)."""
-        result: Array = ndtr(self._extended(scores / self.scale(X), self.values, self.knots))
-        return result
+        """Return calibrated probabilities of the predictive's normal scores (n,), or of several sets (sets, n)."""
+        return np.asarray(ndtr(self._extended(scores / self.scale(X), self.values, self.knots)))
 
     @staticmethod
     def _extended(at: Array, knots: Array, values: Array) -> Array:
         """Interpolate, and go on with the mean slope beyond the ends: rows never seen keep the predictive's tails."""
         slope = (values[-1] - values[0]) / (knots[-1] - knots[0])
-        inside: Array = np.interp(at, knots, values)
         beyond: Array = np.minimum(at - knots[0], 0.0) + np.maximum(at - knots[-1], 0.0)
-        result: Array = inside + slope * beyond
-        return result
+        return np.asarray(np.interp(at, knots, values) + slope * beyond)
 
 
 def fit_calibration(
@@ -165,15 +154,10 @@ def fit_calibration(
 
     Without ``varies`` their scale is the same for all x.
 
-    Examples
-    --------
-    A predictive that is too wide by half everywhere:
-
     >>> import numpy as np
-    >>> from gpsuq.core.calibration import fit_calibration
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 1))
-    >>> calibration = fit_calibration(X, 0.5 * rng.normal(size=2000))
+    >>> calibration = fit_calibration(X, 0.5 * rng.normal(size=2000))  # too wide by half everywhere
     >>> calibration.predictive_scores(np.array([0.025, 0.975]), X[:1]).round()
     array([[-1.,  1.]])
     """
@@ -193,7 +177,7 @@ def fit_calibration(
 
 
 def identity_calibration(p: int) -> Calibration:
-    """Leave the predictive as it is, where rows are too few to learn from: for p columns."""
+    """Return the calibration that leaves a predictive of p columns as it is, where rows are too few to learn from."""
     zeros = np.zeros(p)
     frame = ScaleModel(zeros, np.ones(p), zeros, zeros, np.zeros(1 + 2 * p))
     return Calibration(frame, np.array([-1.0, 1.0]), np.array([-1.0, 1.0]), 0)

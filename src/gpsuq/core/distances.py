@@ -27,15 +27,13 @@ _MANY_FEATURES = 5
 class Distance(ABC):
     """How far the predictive is from the data: one loss per chain and observation.
 
-    Examples
-    --------
     One of your own, from y to the mean of the predictive:
 
     >>> import torch
     >>> from torch.distributions import Normal
-    >>> from gpsuq.core.observations import observations
     >>> from gpsuq.core.distances import Distance
     >>> from gpsuq.core.expectations import Terms
+    >>> from gpsuq.core.observations import observations
     >>> class SquaredError(Distance):
     ...     def terms(self, predictive, batch, n_outcomes=None):
     ...         error = (predictive.mean.mean(2) - batch.y[:, :, 0]).square()
@@ -47,18 +45,18 @@ class Distance(ABC):
 
     @abstractmethod
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
-        """Give both terms of the loss, each (chain, observation)."""
+        """Return both terms of the loss, each (chain, observation)."""
 
     def resolve(self, data: Observations) -> Distance:
-        """Give the distance with everything that depends on the data fixed."""
+        """Return the distance with everything that depends on the data fixed."""
         return self
 
     def refine(self, noise_variance: float) -> Distance | None:
-        """Give the distance to finish training with once the noise is known, or None to keep the first one."""
+        """Return the distance to finish training with once the noise is known, or None to keep the first one."""
         return None
 
     def precise(self) -> Distance:
-        """Give the distance for comparing states, where noise costs more than time."""
+        """Return the distance for comparing states, where noise costs more than time."""
         return self
 
     def check_weights(self, weighted: bool) -> None:
@@ -99,7 +97,7 @@ class MMD(Distance):
             raise GPSError(f"n_pairs must be at least 1 (or None for all), got {self.n_pairs}")
 
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
-        """Give both terms of the kernel score of each observation."""
+        """Return both terms of the kernel score of each observation."""
         return kernel_score(
             as_kernel(self.kernel), predictive, batch.y, mask=batch.mask, n_outcomes=n_outcomes, n_pairs=self.n_pairs
         )
@@ -123,8 +121,6 @@ def EnergyDistance(n_pairs: int | None = DEFAULT_PAIRS) -> MMD:  # noqa: N802 (r
 
     It needs no bandwidth, but is less robust to outliers than a Gaussian kernel.
 
-    Examples
-    --------
     >>> from gpsuq import EnergyDistance
     >>> EnergyDistance().kernel
     Energy(unit=None)
@@ -141,8 +137,6 @@ class SlicedWasserstein(Distance):
     and the loss hardly sees Y; it is not a proper score of one observation; and it takes no observation weights.
     Use it without covariates or with few, and prefer :class:`MMD`.
 
-    Examples
-    --------
     >>> from gpsuq import SlicedWasserstein
     >>> SlicedWasserstein(n_projections=64).n_projections
     64
@@ -163,12 +157,8 @@ class SlicedWasserstein(Distance):
             raise GPSError("SlicedWasserstein cannot compare padded groups; use MMD")
         features = 0 if data.x is None else data.x[0].numel()
         if features > _MANY_FEATURES:
-            warnings.warn(
-                f"SlicedWasserstein with {features} covariates: each x matches itself and the loss hardly sees y; "
-                "use MMD",
-                GPSWarning,
-                stacklevel=2,
-            )
+            matched = "each x matches itself and the loss hardly sees y; use MMD"
+            warnings.warn(f"SlicedWasserstein with {features} covariates: {matched}", GPSWarning, stacklevel=2)
         joint = _joint(data.y, data.x).double()
         scale = joint.std(0, correction=0)
         scale = torch.where(scale > 0, scale, 1.0)
@@ -180,21 +170,20 @@ class SlicedWasserstein(Distance):
             raise GPSError("SlicedWasserstein takes no observation weights: use reweight=None, holdout=0 and no weight")
 
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
-        """Give the cost of matching each observation, in the first term; the second is zero."""
+        """Return the cost of matching each observation, in the first term; the second is zero."""
         if not predictive.has_rsample:
             raise GPSError(f"SlicedWasserstein needs reparameterised samples, {type(predictive).__name__} has none")
         if self._center is None or self._scale is None:
             raise GPSError("SlicedWasserstein: call resolve(data) first")
         n_chains, _, n_draws = predictive.batch_shape
-        n = len(batch)
-        outcomes = predictive.expand(torch.Size([n_chains, n, n_draws])).rsample()
+        outcomes = predictive.expand(torch.Size([n_chains, len(batch), n_draws])).rsample()
         # Each observation takes another draw than its neighbours: one draw for all would be a point mass.
-        replicate = torch.arange(min(self.n_replicates, n_draws), device=outcomes.device)
-        draw = (torch.arange(n, device=outcomes.device)[None, :] + replicate[:, None]) % n_draws
-        y_new = outcomes[:, torch.arange(n, device=outcomes.device)[None, :], draw]  # (chain, replicate, n, *event)
+        row = torch.arange(len(batch), device=outcomes.device)[None, :]
+        draw = (row + torch.arange(min(self.n_replicates, n_draws), device=row.device)[:, None]) % n_draws
+        y_new = outcomes[:, row, draw]  # (chain, replicate, n, *event)
         x = None if batch.x is None else batch.x[0, :, 0]
         observed = (_joint(batch.y[0, :, 0], x) - self._center) / self._scale
-        simulated = (_joint(y_new, None if x is None else x, lead=2) - self._center) / self._scale
+        simulated = (_joint(y_new, x, lead=2) - self._center) / self._scale
         directions = torch.randn(observed.shape[-1], self.n_projections, device=observed.device, dtype=observed.dtype)
         directions = directions / directions.norm(dim=0)
         ranked = (observed @ directions).sort(0)

@@ -19,22 +19,24 @@ Closed forms are registered per kernel and distribution, for one coordinate::
     @register_kernel_pair(Gaussian, Normal)
     def _(kernel, p, q): ...          # E k(Y, Y'), Y ~ p, Y' ~ q
 
-``p`` and ``q`` map the distribution's argument names to tensors. Kernels that factorise extend a closed form to
-independent coordinates by themselves. Distributions on a finite or truncatable support need no registration.
+``p`` and ``q`` map the distribution's argument names to tensors. A subclass uses the closed form of its nearest
+registered base unless it redefines the kernel (``__call__``) or the law (``sample``, ``rsample``, ``log_prob``).
+Kernels that factorise extend a closed form to independent coordinates by themselves. Distributions on a finite or
+truncatable support need no registration.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.distributions import Binomial, Categorical, Distribution, Independent, Normal, OneHotCategorical, constraints
 
-from gpsuq.core.fused import gaussian_normal_score
+from gpsuq.core.fused import Shifts, gaussian_normal_score
 from gpsuq.core.kernels import Energy, Gaussian, Kernel, Mixture
 from gpsuq.errors import GPSError
 
@@ -59,8 +61,11 @@ MAX_TABLE = 2**23
 
 _TINY = 1e-37
 
-_MEANS: dict[tuple[type[Kernel], type[Distribution]], KernelMean] = {}
-_PAIRS: dict[tuple[type[Kernel], type[Distribution]], KernelPair] = {}
+Key = tuple[type[Kernel], type[Distribution]]
+_Form = TypeVar("_Form", KernelMean, KernelPair)
+
+_MEANS: dict[Key, KernelMean] = {}
+_PAIRS: dict[Key, KernelPair] = {}
 
 
 class Terms(NamedTuple):
@@ -76,7 +81,6 @@ class Terms(NamedTuple):
     Examples
     --------
     >>> import torch
-    >>> from gpsuq.core.expectations import Terms
     >>> Terms(fit=torch.tensor([[-1.5, -0.5]]), pair=torch.tensor([[0.75, 0.75]])).score  # one chain, two observations
     tensor([[-0.7500,  0.2500]])
     """
@@ -93,15 +97,12 @@ class Terms(NamedTuple):
 def register_kernel_mean(kernel: type[Kernel], distribution: type[Distribution]) -> Callable[[KernelMean], KernelMean]:
     r"""Register E k(y, Y) for a kernel and a distribution of one coordinate.
 
-    It is used once the pair's expectation is there, too: see :func:`register_kernel_pair`.
+    It is used once :func:`register_kernel_pair` has been called for the same two types.
 
-    Examples
-    --------
     A cosine has a closed form with a Normal variable, :math:`E \cos(y - Y) = \cos(y - \mu) e^{-\sigma^2 / 2}`:
 
     >>> import torch
     >>> from torch.distributions import Normal
-    >>> from gpsuq.core.expectations import register_kernel_mean
     >>> from gpsuq.core.kernels import Kernel
     >>> class Cosine(Kernel):
     ...     def __call__(self, a, b, event_dims=0, mask=None):
@@ -109,27 +110,17 @@ def register_kernel_mean(kernel: type[Kernel], distribution: type[Distribution])
     >>> @register_kernel_mean(Cosine, Normal)
     ... def cosine_mean(kernel, y, p):  # p has the arguments of the distribution by name
     ...     return torch.cos(y - p["loc"]) * torch.exp(-0.5 * p["scale"].square())
-    >>> cosine_mean(Cosine(), torch.tensor(0.0), {"loc": torch.tensor(0.0), "scale": torch.tensor(1.0)})
-    tensor(0.6065)
     """
-
-    def decorator(function: KernelMean) -> KernelMean:
-        _MEANS[kernel, distribution] = function
-        return function
-
-    return decorator
+    return _registration(_MEANS, kernel, distribution)
 
 
 def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution]) -> Callable[[KernelPair], KernelPair]:
     """Register E k(Y, Y') for a kernel and two distributions of one type and one coordinate.
 
-    Examples
-    --------
     With both expectations the score is exact, and nothing is sampled:
 
     >>> import torch
     >>> from torch.distributions import Normal
-    >>> from gpsuq.core.expectations import kernel_score, register_kernel_mean, register_kernel_pair
     >>> from gpsuq.core.kernels import Kernel
     >>> class Cosine(Kernel):
     ...     def __call__(self, a, b, event_dims=0, mask=None):
@@ -145,15 +136,31 @@ def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution])
     >>> terms.fit, terms.pair  # -2 exp(-1/2) and exp(-1)
     (tensor([[-1.2131]]), tensor([[0.3679]]))
     """
+    return _registration(_PAIRS, kernel, distribution)
 
-    def decorator(function: KernelPair) -> KernelPair:
-        _PAIRS[kernel, distribution] = function
+
+def _registration(
+    registry: dict[Key, _Form], kernel: type[Kernel], distribution: type[Distribution]
+) -> Callable[[_Form], _Form]:
+    def decorator(function: _Form) -> _Form:
+        registry[kernel, distribution] = function
         return function
 
     return decorator
 
 
-# --- closed forms ----------------------------------------------------------------------------------------------------
+def _registered(kernel: Kernel, distribution: Distribution) -> tuple[Any, KernelMean, KernelPair] | None:
+    """Find the closed forms of the most specific types, the kernel's first, and the distribution that they are of."""
+    for kind in _alike(type(kernel), "__call__"):
+        for law in _alike(type(distribution), "sample", "rsample", "log_prob"):
+            if (kind, law) in _MEANS and (kind, law) in _PAIRS:
+                return law, _MEANS[kind, law], _PAIRS[kind, law]
+    return None
+
+
+def _alike(kind: type, *methods: str) -> Iterator[Any]:
+    """Yield a class and those of its bases that have the same methods, the most specific first."""
+    return (base for base in kind.__mro__ if all(getattr(base, m, 0) is getattr(kind, m) for m in methods))
 
 
 def _gaussian_normal(bandwidth: float, difference: Tensor, variance: Tensor) -> Tensor:
@@ -166,12 +173,12 @@ def _gaussian_normal(bandwidth: float, difference: Tensor, variance: Tensor) -> 
 
 
 @register_kernel_mean(Gaussian, Normal)
-def _gaussian_normal_mean(kernel: Any, y: Tensor, p: Parameters) -> Tensor:
+def _gaussian_normal_mean(kernel: Gaussian, y: Tensor, p: Parameters) -> Tensor:
     return _gaussian_normal(kernel.value, y - p["loc"], (p["scale"] * kernel.value**-0.5).square())
 
 
 @register_kernel_pair(Gaussian, Normal)
-def _gaussian_normal_pair(kernel: Any, p: Parameters, q: Parameters) -> Tensor:
+def _gaussian_normal_pair(kernel: Gaussian, p: Parameters, q: Parameters) -> Tensor:
     first, second = ((r["scale"] * kernel.value**-0.5).square() for r in (p, q))
     return _gaussian_normal(kernel.value, p["loc"] - q["loc"], first + second)
 
@@ -184,18 +191,13 @@ def _energy_normal(difference: Tensor, scale: Tensor) -> Tensor:
 
 
 @register_kernel_mean(Energy, Normal)
-def _energy_normal_mean(kernel: Any, y: Tensor, p: Parameters) -> Tensor:
-    rate: float = kernel.rate
-    return _energy_normal(y - p["loc"], p["scale"]) * rate
+def _energy_normal_mean(kernel: Energy, y: Tensor, p: Parameters) -> Tensor:
+    return _energy_normal(y - p["loc"], p["scale"]) * kernel.rate
 
 
 @register_kernel_pair(Energy, Normal)
-def _energy_normal_pair(kernel: Any, p: Parameters, q: Parameters) -> Tensor:
-    rate: float = kernel.rate
-    return _energy_normal(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt()) * rate
-
-
-# --- the score -------------------------------------------------------------------------------------------------------
+def _energy_normal_pair(kernel: Energy, p: Parameters, q: Parameters) -> Tensor:
+    return _energy_normal(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt()) * kernel.rate
 
 
 def kernel_score(
@@ -217,49 +219,51 @@ def kernel_score(
     n_pairs
         How many other draws each draw is paired with; None pairs all.
     """
+    if n_outcomes is None:
+        exact = exact_score(kernel, distribution, y, mask=mask, n_pairs=n_pairs)
+        if exact is not None:
+            return exact
     shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
-    if n_outcomes is not None:
-        return _sampled(kernel, distribution, y, mask, n_outcomes, shifts)
-    for exact in (_fused, _enumerated, _closed_form):
-        terms = exact(kernel, distribution, y, mask, shifts)
+    return _sampled(kernel, distribution, y, mask, DEFAULT_OUTCOMES if n_outcomes is None else n_outcomes, shifts)
+
+
+def exact_score(
+    kernel: Kernel, distribution: Distribution, y: Tensor, *, mask: Tensor | None = None, n_pairs: int | None = None
+) -> Terms | None:
+    """Return both terms of the kernel score with outcomes integrated out, or None where that cannot be done."""
+    shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
+    for method in (_fused, _summed, _closed):
+        terms = method(kernel, distribution, y, mask, shifts)
         if terms is None and isinstance(kernel, Mixture):
-            parts = [exact(part, distribution, y, mask, shifts) for part in kernel.kernels]
-            known = [part for part in parts if part is not None]
-            if len(known) == len(parts):
-                each = (_weighted_sum(zip(kernel.weights, term, strict=True)) for term in zip(*known, strict=True))
-                terms = Terms(*each)
+            parts = [method(part, distribution, y, mask, shifts) for part in kernel.kernels]
+            if None not in parts:
+                terms = Terms(
+                    *(_weighted_sum(zip(kernel.weights, term, strict=True)) for term in zip(*parts, strict=True))
+                )
         if terms is not None:
             return terms
-    return _sampled(kernel, distribution, y, mask, DEFAULT_OUTCOMES, shifts)
+    return None
 
 
-def draw_shifts(n_draws: int, n_pairs: int | None) -> list[tuple[int, float]]:
-    """Cyclic shifts that pair each draw with others, with weights that sum to 1.
+def draw_shifts(n_draws: int, n_pairs: int | None) -> Shifts:
+    """Return cyclic shifts that pair each draw with others, with weights that sum to 1.
 
     Shifts 1 to M // 2 reach every unordered pair of M draws; for even M the last one reaches its pairs twice.
     """
     if n_draws < 2:
         raise GPSError(f"n_draws must be at least 2, got {n_draws}: the score compares different draws")
+    if n_pairs is not None and n_pairs < 1:
+        raise GPSError(f"n_pairs must be at least 1, got {n_pairs}")
     half = n_draws // 2
-    if n_pairs is None or n_pairs >= half:
-        weights = [1.0] * half
-        if n_draws % 2 == 0:
-            weights[-1] = 0.5
-    else:
-        if n_pairs < 1:
-            raise GPSError(f"n_pairs must be at least 1, got {n_pairs}")
-        weights = [1.0] * n_pairs
+    weights = [1.0] * min(half, n_pairs or half)
+    if len(weights) == half and n_draws % 2 == 0:
+        weights[-1] = 0.5
     total = sum(weights)
     return [(shift, weight / total) for shift, weight in enumerate(weights, start=1)]
 
 
-def event_dims(distribution: Distribution) -> int:
-    """Count the dimensions of one observation as a kernel sees it (a category is a one-hot vector)."""
-    return len(distribution.event_shape) + isinstance(base_distribution(distribution), Categorical)
-
-
 def base_distribution(distribution: Distribution) -> Distribution:
-    """Strip ``Independent``: the distribution of a single coordinate."""
+    """Return the distribution of a single coordinate: ``Independent`` is stripped."""
     while isinstance(distribution, Independent):
         distribution = distribution.base_dist
     return distribution
@@ -275,14 +279,6 @@ def _compact(tensor: Tensor) -> Tensor:
         if size > 1 and stride == 0:
             tensor = tensor.narrow(dim, 0, 1)
     return tensor
-
-
-def _parameters(distribution: Distribution) -> dict[str, Tensor]:
-    return {
-        name: _compact(getattr(distribution, name))
-        for name in distribution.arg_constraints
-        if name in distribution.__dict__
-    }
 
 
 def _roll(tensor: Tensor, shift: int) -> Tensor:
@@ -305,44 +301,33 @@ def _weighted_sum(parts: Iterable[tuple[float, Tensor]]) -> Tensor:
     return functools.reduce(torch.add, (part if weight == 1.0 else weight * part for weight, part in parts))
 
 
-def _mean_over_draws(values: Tensor) -> Tensor:
-    return values.squeeze(DRAW_DIM) if values.shape[DRAW_DIM] == 1 else values.mean(DRAW_DIM)
-
-
-def _fused(
-    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
-) -> Terms | None:
+def _fused(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: Shifts) -> Terms | None:
     """Take the hand-written path where y is one Normal number and all kernels are Gaussian."""
     parts, weights = (kernel.kernels, kernel.weights) if isinstance(kernel, Mixture) else ((kernel,), (1.0,))
-    bandwidths = [(part.value, weight) for part, weight in zip(parts, weights, strict=True) if type(part) is Gaussian]
-    if type(distribution) is not Normal or mask is not None or len(bandwidths) < len(parts):
+    forms = [_registered(part, distribution) for part in parts]
+    if mask is not None or any(form is None or form[1] is not _gaussian_normal_mean for form in forms):
         return None
-    p = _parameters(distribution)
-    return Terms(*torch.broadcast_tensors(*gaussian_normal_score(p["loc"], p["scale"], y, bandwidths, shifts)))
+    bandwidths = [(cast(Gaussian, part).value, weight) for part, weight in zip(parts, weights, strict=True)]
+    loc, scale = (_compact(getattr(distribution, name)) for name in ("loc", "scale"))
+    return Terms(*torch.broadcast_tensors(*gaussian_normal_score(loc, scale, y, bandwidths, shifts)))
 
 
-def _closed_form(
-    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
-) -> Terms | None:
+def _closed(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: Shifts) -> Terms | None:
     """Use the registered closed forms."""
     base, events = base_distribution(distribution), len(distribution.event_shape)
-    mean, pair = _MEANS.get((type(kernel), type(base))), _PAIRS.get((type(kernel), type(base)))
-    if mean is None or pair is None or (events > 0 and not kernel.factorises):
+    found = _registered(kernel, base)
+    if found is None or (events > 0 and not kernel.factorises) or isinstance(base, Categorical) or base.event_shape:
         return None
-    if isinstance(base, Categorical) or base.event_shape:
-        return None
-    p = _parameters(base)
-    fit = -2.0 * _mean_over_draws(_product(mean(kernel, y, p), events, mask))
-    paired = []
-    for shift, weight in shifts:
-        q = {name: _roll(value, shift) for name, value in p.items()}
-        paired.append((weight, _mean_over_draws(_product(pair(kernel, p, q), events, mask))))
-    return Terms(*torch.broadcast_tensors(fit, _weighted_sum(paired)))
+    kind, mean, pair = found
+    p = {name: _compact(getattr(base, name)) for name in kind.arg_constraints if name in base.__dict__}
+
+    def paired(shift: int) -> Tensor:
+        return pair(kernel, p, {name: _roll(value, shift) for name, value in p.items()})
+
+    return _multiplied(mean(kernel, y, p), paired, events, mask, shifts)
 
 
-def _enumerated(
-    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: list[tuple[int, float]]
-) -> Terms | None:
+def _summed(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: Shifts) -> Terms | None:
     """Sum over a finite support: probabilities against the Gram matrix, linear in the number of draws."""
     base = base_distribution(distribution)
     # Coordinates that are independent, each with the whole support; a one-hot vector is one of them.
@@ -363,32 +348,43 @@ def _enumerated(
         own = (probabilities * (probabilities @ gram)).sum((DRAW_DIM, -1))
         pair = ((total * (total @ gram)).sum(-1) - own) / (n_draws * (n_draws - 1))
         return Terms(*torch.broadcast_tensors(fit, pair))
-    fit = -2.0 * _mean_over_draws(_product((probabilities * to_points).sum(-1), coordinates, mask))
-    smoothed = probabilities @ gram
-    paired = []
-    for shift, weight in shifts:
-        agreement = (smoothed * _roll(probabilities, shift)).sum(-1)
-        paired.append((weight, _mean_over_draws(_product(agreement, coordinates, mask))))
-    return Terms(*torch.broadcast_tensors(fit, _weighted_sum(paired)))
+    to_y, smoothed = (probabilities * to_points).sum(-1), probabilities @ gram
+
+    def paired(shift: int) -> Tensor:
+        return (smoothed * _roll(probabilities, shift)).sum(-1)
+
+    return _multiplied(to_y, paired, coordinates, mask, shifts)
+
+
+def _multiplied(
+    to_y: Tensor, paired: Callable[[int], Tensor], events: int, mask: Tensor | None, shifts: Shifts
+) -> Terms:
+    """Multiply E k(y, Y) and, for every shift, E k(Y, Y') over coordinates, and average over draws."""
+
+    def average(values: Tensor) -> Tensor:
+        values = _product(values, events, mask)
+        return values.squeeze(DRAW_DIM) if values.shape[DRAW_DIM] == 1 else values.mean(DRAW_DIM)
+
+    fit, pair = -2.0 * average(to_y), _weighted_sum((weight, average(paired(shift))) for shift, weight in shifts)
+    return Terms(*torch.broadcast_tensors(fit, pair))
 
 
 def encode(distribution: Distribution, y: Tensor) -> Tensor:
-    """Give an observation the form that kernels see: a category becomes a one-hot vector of floats."""
+    """Return observations in the form that kernels see: a category becomes a one-hot vector of floats."""
     base = base_distribution(distribution)
-    if isinstance(base, Categorical):
-        one_hot = torch.nn.functional.one_hot(y.long(), base.param_shape[-1])
-        return one_hot.to(base.probs.dtype)
-    return y
+    if not isinstance(base, Categorical):
+        return y
+    return torch.nn.functional.one_hot(y.long(), base.param_shape[-1]).to(base.probs.dtype)
 
 
 def predictive_mean(distribution: Distribution) -> Tensor:
-    """E[Y given theta, x] of every draw; class probabilities where Y is a category."""
+    """Return E[Y given theta, x] of every draw; class probabilities where Y is a category."""
     base = base_distribution(distribution)
     return base.probs if isinstance(base, Categorical) else distribution.mean
 
 
 def _support(base: Distribution) -> tuple[Tensor, Tensor] | None:
-    """Give the support's points ``(K, *atom)`` and their probabilities ``(chain, obs, draw, *event, K)``, or None."""
+    """Return the support's points ``(K, *atom)`` and their probabilities ``(chain, obs, draw, *event, K)``, or None."""
     if isinstance(base, Categorical | OneHotCategorical):
         return torch.eye(base.param_shape[-1], dtype=base.probs.dtype, device=base.probs.device), base.probs
     if base.event_shape or not getattr(base.support, "is_discrete", False):
@@ -401,9 +397,12 @@ def _support(base: Distribution) -> tuple[Tensor, Tensor] | None:
     return _truncated(base) if base.support is constraints.nonnegative_integer else None
 
 
-def _pmf(base: Distribution, values: Tensor) -> Tensor:
+def _pmf(base: Distribution, values: Tensor, largest: Tensor | None = None) -> Tensor:
+    """Return the probabilities of values (K,), (*batch, K); they are 0 above ``largest``."""
     shaped = values.reshape(-1, *(1,) * len(base.batch_shape))
-    return base.log_prob(shaped).exp().movedim(0, -1)
+    if largest is None:
+        return base.log_prob(shaped).exp().movedim(0, -1)
+    return (base.log_prob(torch.minimum(shaped, largest)).exp() * (shaped <= largest)).movedim(0, -1)
 
 
 def _enumerate(base: Distribution, size: int, largest: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
@@ -411,11 +410,7 @@ def _enumerate(base: Distribution, size: int, largest: Tensor | None = None) -> 
     if size > MAX_SUPPORT or size * base.batch_shape.numel() > MAX_TABLE:
         return None
     values = torch.arange(size, dtype=base.mean.dtype, device=base.mean.device)
-    if largest is None:
-        return values, _pmf(base, values)
-    shaped = values.reshape(-1, *(1,) * len(base.batch_shape))
-    inside = shaped <= largest
-    return values, (base.log_prob(torch.minimum(shaped, largest)).exp() * inside).movedim(0, -1)
+    return values, _pmf(base, values, largest)
 
 
 def _truncated(base: Distribution) -> tuple[Tensor, Tensor] | None:
@@ -425,33 +420,21 @@ def _truncated(base: Distribution) -> tuple[Tensor, Tensor] | None:
         tops = tops[torch.isfinite(tops)]  # a chain that diverged must not stop the others
     size = int(tops.max()) + 12 if tops.numel() else MAX_SUPPORT + 1
     while (table := _enumerate(base, size)) is not None:
-        total = table[1].detach().sum(-1)
-        if not bool((1.0 - total > TAIL_MASS).any()):
+        if not bool((1.0 - table[1].detach().sum(-1) > TAIL_MASS).any()):
             return table
         size *= 2
     return None
 
 
-# --- Monte Carlo -----------------------------------------------------------------------------------------------------
-
-
 def _sampled(
-    kernel: Kernel,
-    distribution: Distribution,
-    y: Tensor,
-    mask: Tensor | None,
-    n_outcomes: int,
-    shifts: list[tuple[int, float]],
+    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, n_outcomes: int, shifts: Shifts
 ) -> Terms:
     """Estimate both terms from outcomes of each draw; the j-th outcomes of different draws are paired."""
     if n_outcomes < 1:
         raise GPSError(f"n_outcomes must be at least 1, got {n_outcomes}")
-    events = event_dims(distribution)
-    reparameterised = distribution.has_rsample
-    if reparameterised:
-        outcomes = distribution.rsample(torch.Size([n_outcomes]))
-    else:
-        outcomes = _sample_without_gradient(distribution, n_outcomes)
+    events = len(distribution.event_shape) + isinstance(base_distribution(distribution), Categorical)  # one-hot
+    reparameterised, size = distribution.has_rsample, torch.Size([n_outcomes])
+    outcomes = distribution.rsample(size) if reparameterised else _sample_without_gradient(distribution, size)
     atoms, y = encode(distribution, outcomes), encode(distribution, y)
     if mask is not None and mask.dim() < y.dim():
         mask = mask.unsqueeze(-1)  # an unobserved category is an unobserved one-hot vector
@@ -468,31 +451,32 @@ def _sampled(
     return Terms(*torch.broadcast_tensors(fit, pair))
 
 
-def _sample_without_gradient(distribution: Distribution, n_outcomes: int) -> Tensor:
+def _sample_without_gradient(distribution: Distribution, size: torch.Size) -> Tensor:
     name = type(base_distribution(distribution)).__name__
-    if n_outcomes < 2:
+    if size[0] < 2:
         raise GPSError(
             f"{name} has no reparameterised sampler, so its gradient is estimated with a leave-one-out baseline, which "
             "needs n_outcomes >= 2"
         )
     try:
         with torch.no_grad():
-            return distribution.sample(torch.Size([n_outcomes]))
+            return distribution.sample(size)
+    except NotImplementedError as error:
+        raise GPSError(
+            f"no expectation for {name}: it has no registered closed form, no finite support and no sampler; "
+            "register one with gpsuq.core.expectations.register_kernel_mean and register_kernel_pair"
+        ) from error
     except (RuntimeError, ValueError) as error:
-        if isinstance(error, NotImplementedError):
-            raise GPSError(
-                f"no expectation for {name}: it has no registered closed form, no finite support and no sampler; "
-                "register one with gpsuq.core.expectations.register_kernel_mean and register_kernel_pair"
-            ) from error
         raise GPSError(
             f"sampling {name} failed ({error}): its parameters have diverged; lower the learning rate"
         ) from error
 
 
 def _score_function(distribution: Distribution, outcomes: Tensor, rewards: Tensor) -> Tensor:
-    """Surrogate whose gradient is E[(reward - baseline) grad log f]; the baseline is the mean of the other outcomes.
+    """Return a surrogate whose gradient is E[(reward - baseline) grad log f].
 
-    The other outcomes of the same draw are independent of this one given the draw, so the baseline adds no bias.
+    The baseline is the mean reward of the draw's other outcomes, which are independent of this one given the draw, so
+    that it adds no bias.
     """
     rewards = rewards.detach()
     baseline = (rewards.sum(0, keepdim=True) - rewards) / (len(rewards) - 1)

@@ -14,20 +14,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+Bandwidths = Sequence[tuple[float, float]]
+Shifts = Sequence[tuple[int, float]]
+"""Pairs (bandwidth, weight) and (shift, weight)."""
+
 _DRAW = 2
 
 
 class _GaussianNormalScore(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        loc: Tensor,
-        variance: Tensor,
-        y: Tensor,
-        bandwidths: Sequence[tuple[float, float]],
-        shifts: Sequence[tuple[int, float]],
+        ctx: Any, loc: Tensor, variance: Tensor, y: Tensor, bandwidths: Bandwidths, shifts: Shifts
     ) -> tuple[Tensor, Tensor]:
-        n_draws = loc.shape[_DRAW]
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         fit, fit_loc, fit_variance = _mean_and_slopes(y - loc, variance, bandwidths, wants_gradient)
         fit = fit.mul_(-2.0)
@@ -48,7 +46,7 @@ class _GaussianNormalScore(torch.autograd.Function):
         assert pair is not None
         if wants_gradient:
             ctx.save_for_backward(fit_loc, fit_variance, pair_loc, pair_variance)
-            ctx.shapes, ctx.n_draws = (loc.shape, variance.shape), n_draws
+            ctx.shapes, ctx.n_draws = (loc.shape, variance.shape), loc.shape[_DRAW]
         return fit, pair
 
     @staticmethod
@@ -66,9 +64,9 @@ class _GaussianNormalScore(torch.autograd.Function):
 
 
 def _mean_and_slopes(
-    difference: Tensor, variance: Tensor, bandwidths: Sequence[tuple[float, float]], wants_gradient: bool
+    difference: Tensor, variance: Tensor, bandwidths: Bandwidths, wants_gradient: bool
 ) -> tuple[Tensor, Any, Any]:
-    r"""Mean over draws of E = :math:`\sum_b w_b \sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`, and its slopes in -d and v.
+    r"""Return the mean over draws of :math:`\sum_b w_b \sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`, and its slopes in -d and v.
 
     The variance mostly has one row for all observations, so factors are gathered there before they meet the difference.
     """
@@ -94,7 +92,7 @@ def _mean_and_slopes(
 
 
 def _mean_over_draws(values: Tensor, weight: Tensor) -> Tensor:
-    """Mean over draws of ``values`` times ``weight``, (chain, observation)."""
+    """Return the mean over draws of ``values`` times ``weight``, (chain, observation)."""
     n_draws = values.shape[_DRAW]
     if weight.shape[1] == 1:
         columns = (weight / n_draws).transpose(1, _DRAW).expand(len(values), -1, -1)
@@ -111,24 +109,17 @@ def _pull_back(upstream: Tensor, slopes: Tensor, shape: torch.Size) -> Tensor:
 
 
 def gaussian_normal_score(
-    loc: Tensor,
-    scale: Tensor,
-    y: Tensor,
-    bandwidths: Sequence[tuple[float, float]],
-    shifts: Sequence[tuple[int, float]],
+    loc: Tensor, scale: Tensor, y: Tensor, bandwidths: Bandwidths, shifts: Shifts
 ) -> tuple[Tensor, Tensor]:
-    """Both terms of the kernel score of y under draws N(loc, scale^2), for a mixture of Gaussian kernels.
+    """Return both terms of the kernel score of y under draws N(loc, scale^2), for a mixture of Gaussian kernels.
 
-    ``loc`` and ``scale`` are (chain, 1 or observation, draw), ``y`` is (1 or chain, observation, 1); ``bandwidths`` are
-    pairs (bandwidth, weight) and ``shifts`` pairs (shift, weight). Returns -2 E k(y, Y) and E k(Y, Y'),
-    (chain, 1 or observation).
+    ``loc`` and ``scale`` are (chain, 1 or observation, draw), ``y`` is (1 or chain, observation, 1). The terms,
+    -2 E k(y, Y) and E k(Y, Y'), are (chain, 1 or observation).
     """
     n_draws = max(loc.shape[_DRAW], scale.shape[_DRAW])
     variance = scale.square()
     wide = [t.expand(*t.shape[:_DRAW], n_draws) for t in (loc, variance)]
-    # A scale that differs between observations where the mean does not (or the other way round) needs one shape.
-    rows = max(t.shape[1] for t in wide)
-    if wide[1].shape[1] > 1 and wide[0].shape[1] == 1:
-        wide[0] = wide[0].expand(-1, rows, -1)
+    if wide[1].shape[1] > 1 and wide[0].shape[1] == 1:  # the scale differs between observations, the mean does not
+        wide[0] = wide[0].expand(-1, wide[1].shape[1], -1)
     fit, pair = _GaussianNormalScore.apply(*wide, y, tuple(bandwidths), tuple(shifts))  # type: ignore[no-untyped-call]
     return fit, pair

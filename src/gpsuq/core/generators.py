@@ -29,7 +29,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": nn.functional.silu,
 }
 
-
 # A shared value is one number, where a network's output moves with thousands of weights: it has to go faster.
 _SHARED_GAIN = 10.0
 
@@ -53,9 +52,9 @@ class ChainBody(nn.Module, ABC):
     def select(self, chains: Sequence[int]) -> None:
         """Keep the named chains, in this order; one may be named several times."""
 
-    @abstractmethod
     def chain_of(self) -> dict[str, int | None]:
-        """Say for each named parameter which chain owns it; None where its first dimension runs over chains."""
+        """Return which chain owns each named parameter; None where its first dimension runs over chains, as here."""
+        return dict.fromkeys((name for name, _ in self.named_parameters()), None)
 
 
 class GeneratorSpec(ABC):
@@ -83,7 +82,7 @@ class MLP(GeneratorSpec):
 
     Examples
     --------
-    A generator that sees x, with four noise inputs:
+    One that sees x, with four noise inputs:
 
     >>> from gpsuq import MLP
     >>> MLP(hidden=(32, 32), noise_dim=4, conditional=True).noise_dim
@@ -115,8 +114,7 @@ class ChainLinear(nn.Module):
         super().__init__()
         bound = 1.0 / math.sqrt(n_in)
         blocks = [random_block(seed, f"init/{name}", chain) for chain in range(n_chains)]
-        values = [torch.rand(n_in + 1, n_out, generator=block) * (2 * bound) - bound for block in blocks]
-        stacked = torch.stack(values)
+        stacked = torch.stack([torch.rand(n_in + 1, n_out, generator=block) * (2 * bound) - bound for block in blocks])
         self.weight = nn.Parameter(stacked[:, :-1].clone())
         self.bias = nn.Parameter(stacked[:, -1:].clone())
 
@@ -133,9 +131,7 @@ class _ChainMLP(ChainBody):
         self, spec: MLP, width: int, n_chains: int, scale: DataScale | None, n_features: int, seed: int
     ) -> None:
         super().__init__()
-        self.spec = spec
-        self.noise_dim = spec.noise_dim
-        self.conditional = scale is not None
+        self.spec, self.noise_dim, self.conditional = spec, spec.noise_dim, scale is not None
         self.activation = ACTIVATIONS[spec.activation]
         widths = [spec.noise_dim, *spec.hidden, width]
         self.layers = nn.ModuleList(
@@ -169,9 +165,6 @@ class _ChainMLP(ChainBody):
         for parameter in self.parameters():
             parameter.data = parameter.data[list(chains)].clone()
 
-    def chain_of(self) -> dict[str, int | None]:
-        return dict.fromkeys((name for name, _ in self.named_parameters()), None)
-
 
 @dataclass(frozen=True)
 class FromModule(GeneratorSpec):
@@ -181,8 +174,6 @@ class FromModule(GeneratorSpec):
     number of raw parameters)``. Each chain is a copy of its own, newly initialised where its layers can be; pass
     ``reinitialise=False`` to keep weights that were trained before.
 
-    Examples
-    --------
     >>> from torch import nn
     >>> from gpsuq import FromModule
     >>> layers = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 2))
@@ -198,34 +189,31 @@ class FromModule(GeneratorSpec):
     def build(self, width: int, n_chains: int, scale: DataScale, n_features: int | None, seed: int) -> ChainBody:
         """Copy the module for each chain and check what it returns."""
         body = _ChainStack(self, n_chains, seed)
+        if self.conditional:
+            return body
         dtype = next((p.dtype for p in self.module.parameters()), torch.get_default_dtype())
-        noise = torch.zeros(n_chains, 1, 2, self.noise_dim, dtype=dtype)
-        if not self.conditional:
-            try:
-                with torch.no_grad():
-                    shape = tuple(body(noise, None).shape)
-            except (RuntimeError, TypeError) as error:
-                raise GPSError(
-                    f"the generator failed on noise of shape (1, 2, {self.noise_dim}) (rows, draws, noise_dim): {error}"
-                ) from error
-            if shape != (n_chains, 1, 2, width):
-                raise GPSError(f"the generator must return {width} numbers per draw, it returned shape {shape[1:]}")
+        try:
+            with torch.no_grad():
+                shape = tuple(body(torch.zeros(n_chains, 1, 2, self.noise_dim, dtype=dtype), None).shape)
+        except (RuntimeError, TypeError) as error:
+            raise GPSError(
+                f"the generator failed on noise of shape (1, 2, {self.noise_dim}) (rows, draws, noise_dim): {error}"
+            ) from error
+        if shape != (n_chains, 1, 2, width):
+            raise GPSError(f"the generator must return {width} numbers per draw, it returned shape {shape[1:]}")
         return body
 
 
 class _ChainStack(ChainBody):
     def __init__(self, spec: FromModule, n_chains: int, seed: int) -> None:
         super().__init__()
-        self.spec = spec
-        self.noise_dim, self.conditional = spec.noise_dim, spec.conditional
+        self.spec, self.noise_dim, self.conditional = spec, spec.noise_dim, spec.conditional
         self.copies = nn.ModuleList(copy.deepcopy(spec.module) for _ in range(n_chains))
-        if spec.reinitialise:
-            for chain, module in enumerate(self.copies):
-                with seeded(seed, "init", chain):
-                    for layer in module.modules():
-                        reset = getattr(layer, "reset_parameters", None)
-                        if callable(reset):
-                            reset()
+        for chain, module in enumerate(self.copies if spec.reinitialise else ()):
+            with seeded(seed, "init", chain):
+                for layer in module.modules():
+                    if callable(reset := getattr(layer, "reset_parameters", None)):
+                        reset()
 
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
         if not self.conditional:
@@ -252,9 +240,7 @@ class Generator(nn.Module):
 
     def __init__(self, body: ChainBody, parameter_map: ParameterMap, n_chains: int) -> None:
         super().__init__()
-        self.body = body
-        self.parameter_map = parameter_map
-        self.n_chains = n_chains
+        self.body, self.parameter_map, self.n_chains = body, parameter_map, n_chains
         shared = torch.zeros(n_chains, 1, 1, parameter_map.width(random=False))
         if shared.numel():
             self.shared = nn.Parameter(shared)
@@ -281,7 +267,7 @@ class Generator(nn.Module):
         return {name: values[name] for name in self.parameter_map.declared}
 
     def select(self, chains: Sequence[int]) -> Generator:
-        """Give a copy that has the named chains, in this order; one may be named several times."""
+        """Return a copy that has the named chains, in this order; one may be named several times."""
         result = copy.deepcopy(self)
         result.body.select(chains)
         result.shared.data = result.shared.data[list(chains)].clone()
@@ -302,7 +288,7 @@ class Generator(nn.Module):
             self.shared[:, 0, 0, columns] += raw / _SHARED_GAIN
 
     def chain_views(self) -> Iterator[tuple[str, nn.Parameter, int | None]]:
-        """Give each parameter with the chain that owns it; None where its first dimension runs over chains."""
+        """Yield each parameter with its name and the chain that owns it, as :meth:`ChainBody.chain_of` has it."""
         owners = self.body.chain_of()
         for name, parameter in self.named_parameters():
             yield name, parameter, owners.get(name.removeprefix("body."))

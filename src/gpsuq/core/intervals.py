@@ -15,39 +15,32 @@ _SMALLEST_PIECE = 0.01
 
 
 def check_coverage(coverage: float) -> float:
-    """Raise where a coverage is no probability strictly between 0 and 1."""
+    """Return a coverage; raise unless it lies strictly between 0 and 1."""
     if not 0.0 < coverage < 1.0:
         raise GPSError(f"coverage must be between 0 and 1, got {coverage}")
     return coverage
 
 
 def equal_tailed(draws: Array, coverage: float) -> Array:
-    """Quantiles that leave the same probability on both sides; draws along the first axis, result (2, ...).
+    """Return the quantiles that leave the same probability on both sides; draws along the first axis, result (2, ...).
 
     >>> import numpy as np
-    >>> from gpsuq.core.intervals import equal_tailed
     >>> equal_tailed(np.arange(101.0), 0.9)
     array([ 5., 95.])
     """
     tail = (1.0 - check_coverage(coverage)) / 2.0
-    result: Array = np.quantile(draws, [tail, 1.0 - tail], axis=0)
-    return result
+    return np.quantile(draws, [tail, 1.0 - tail], axis=0)
 
 
 def highest_density(draws: Array, coverage: float) -> Array:
-    """Smallest region of the wanted probability, as rows (lower, upper): one for each separate piece.
+    """Return the smallest region of the wanted probability, as rows (lower, upper): one for each separate piece.
 
     Pieces closer than a tenth of the draws' standard deviation are one, and pieces of less than a hundredth of the
     draws are none: both are accidents of the sample.
 
-    Examples
-    --------
-    Two groups far apart give two pieces, and leave out what is between them:
-
     >>> import numpy as np
     >>> from scipy.stats import norm
-    >>> from gpsuq.core.intervals import highest_density
-    >>> group = norm.ppf(np.linspace(0.001, 0.999, 1000))
+    >>> group = norm.ppf(np.linspace(0.001, 0.999, 1000))  # two groups far apart give two pieces
     >>> highest_density(np.concatenate([group - 10.0, group + 10.0]), 0.95).round()
     array([[-12.,  -8.],
            [  8.,  12.]])
@@ -64,27 +57,18 @@ def highest_density(draws: Array, coverage: float) -> Array:
     region = array_stats.hdi(((draws - center) / spread)[None], coverage, method="multimodal", max_modes=len(draws))[0]
     region = region[~np.isnan(region).any(axis=1)]
     region = region[np.argsort(region[:, 0])]
-    pieces = [region[0]]
-    for lower, upper in region[1:]:
-        if lower - pieces[-1][1] < 0.1:
-            pieces[-1] = np.array([pieces[-1][0], upper])
-        else:
-            pieces.append(np.array([lower, upper]))
-    result: Array = np.stack(pieces) * spread + center
+    apart = region[1:, 0] - region[:-1, 1] >= 0.1
+    result: Array = np.column_stack([region[np.r_[True, apart], 0], region[np.r_[apart, True], 1]]) * spread + center
     share = np.array([((draws >= lower) & (draws <= upper)).mean() for lower, upper in result])
-    kept: Array = result[share >= min(_SMALLEST_PIECE, float(share.max()))]
-    return kept
+    return result[share >= min(_SMALLEST_PIECE, float(share.max()))]
 
 
 def mean_interval(chain_means: Array, coverage: float) -> Array:
-    r"""Interval for E theta from one mean per chain: :math:`\bar m \pm t_{C-1} s`, s the sd between chains.
+    r"""Return an interval for E theta from one mean per chain: :math:`\bar m \pm t_{C-1} s`, s the sd between chains.
 
     Each chain saw its own Bayesian-bootstrap weights, so the standard deviation between chains is a standard error.
 
-    Examples
-    --------
     >>> import numpy as np
-    >>> from gpsuq.core.intervals import mean_interval
     >>> mean_interval(np.array([1.9, 2.0, 2.1]), 0.95).round(1)
     array([1.5, 2.5])
     """
@@ -98,14 +82,11 @@ def mean_interval(chain_means: Array, coverage: float) -> Array:
 
 
 def between_chains(chain_means: Array) -> Array:
-    r"""Give the standard deviation between chains, times :math:`\sqrt{(C+1)/C}`.
+    r"""Return the standard deviation between chains, times :math:`\sqrt{(C+1)/C}`.
 
     Weights that average 1 over C chains have covariances that make the plain sd too small by that factor.
 
-    Examples
-    --------
     >>> import numpy as np
-    >>> from gpsuq.core.intervals import between_chains
     >>> chain_means = np.array([1.9, 2.0, 2.1])
     >>> round(float(chain_means.std(ddof=1)), 3), round(float(between_chains(chain_means)), 3)
     (0.1, 0.115)

@@ -28,8 +28,6 @@ _RULE_ROWS = 1000  # enough for a median; pairwise distances of all rows would g
 class Kernel(ABC):
     """A positive-definite (or conditionally positive-definite) function of two observations.
 
-    Examples
-    --------
     One of your own, for observations that are numbers:
 
     >>> import torch
@@ -51,11 +49,11 @@ class Kernel(ABC):
         """Evaluate k(a, b) over the last ``event_dims`` dimensions; all others broadcast."""
 
     def resolve(self, y: Tensor, mask: Tensor | None = None) -> Kernel:
-        """Give the kernel with every bandwidth a number; ``y`` has shape ``(n, *event)``."""
+        """Return the kernel with every bandwidth a number; ``y`` has shape ``(n, *event)``."""
         return self
 
     def refine(self, noise_variance: float) -> Kernel | None:
-        """Give the kernel to finish training with once the noise is known, or None to keep the first one."""
+        """Return the kernel to finish training with once the noise is known, or None to keep the first one."""
         return None
 
 
@@ -64,7 +62,7 @@ def _sum_events(values: Tensor, event_dims: int, mask: Tensor | None) -> Tensor:
     if event_dims == 0:
         return values
     if mask is not None:
-        values = torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
+        values = torch.where(mask, values, 0.0)
     return values.flatten(-event_dims).sum(-1)
 
 
@@ -74,8 +72,13 @@ def _positive(value: object) -> bool:
 
 @dataclass(frozen=True)
 class _Scaled(Kernel):
+    """exp(-distance / bandwidth), the distance being a sum over coordinates of squares or of absolute differences."""
+
     bandwidth: float | str | BandwidthRule = 1.0
     factor: float = 1.0
+
+    factorises: ClassVar[bool] = True
+    _squares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -105,11 +108,11 @@ class _Scaled(Kernel):
                 f"{type(self).__name__}: the bandwidth rule gave {squared!r}; the observations hardly differ, "
                 "so pass the bandwidth as a positive number, as in MMD(Gaussian(1.0))"
             )
-        return replace(self, bandwidth=self._from_squared(squared))
+        return replace(self, bandwidth=squared if self._squares else math.sqrt(squared))
 
-    @staticmethod
-    def _from_squared(squared: float) -> float:
-        return squared
+    def __call__(self, a: Tensor, b: Tensor, event_dims: int = 0, mask: Tensor | None = None) -> Tensor:
+        distances = (a - b).square() if self._squares else (a - b).abs()
+        return torch.exp(_sum_events(distances, event_dims, mask) * (-1.0 / self.value))
 
 
 @dataclass(frozen=True)
@@ -131,32 +134,18 @@ class Gaussian(_Scaled):
     0.3678794503211975
     """
 
-    factorises: ClassVar[bool] = True
-
-    def __call__(self, a: Tensor, b: Tensor, event_dims: int = 0, mask: Tensor | None = None) -> Tensor:
-        return torch.exp(_sum_events((a - b).square(), event_dims, mask) * (-1.0 / self.value))
-
 
 @dataclass(frozen=True)
 class Laplace(_Scaled):
     r"""Laplace kernel :math:`k(a, b) = \exp(-\lVert a - b\rVert_1 / b_w)`; a rule gives the bandwidth in units of y.
 
-    Examples
-    --------
     >>> import torch
     >>> from gpsuq import Laplace
     >>> Laplace(4.0)(torch.tensor(1.0), torch.tensor(5.0))
     tensor(0.3679)
     """
 
-    factorises: ClassVar[bool] = True
-
-    def __call__(self, a: Tensor, b: Tensor, event_dims: int = 0, mask: Tensor | None = None) -> Tensor:
-        return torch.exp(_sum_events((a - b).abs(), event_dims, mask) * (-1.0 / self.value))
-
-    @staticmethod
-    def _from_squared(squared: float) -> float:
-        return math.sqrt(squared)
+    _squares: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -165,8 +154,6 @@ class Energy(Kernel):
 
     Training takes the robust scale of y as unit u, so that a fit does not depend on the units of y.
 
-    Examples
-    --------
     >>> import torch
     >>> from gpsuq import Energy
     >>> Energy(unit=2.0)(torch.tensor(1.0), torch.tensor(5.0))
@@ -198,8 +185,6 @@ class Energy(Kernel):
 class Mixture(Kernel):
     r"""Weighted mixture of kernels :math:`\sum_l w_l k_l(a, b)`, for instance of one kernel at several scales.
 
-    Examples
-    --------
     >>> import torch
     >>> from gpsuq import Gaussian, Mixture
     >>> kernel = Mixture((Gaussian(1.0), Gaussian(100.0)), weights=(0.5, 0.5))
@@ -212,10 +197,9 @@ class Mixture(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(self.kernels))
-        object.__setattr__(
-            self, "weights", tuple(self.weights) or (1.0 / max(len(self.kernels), 1),) * len(self.kernels)
-        )
-        if not self.kernels or len(self.weights) != len(self.kernels) or min(self.weights) <= 0:
+        count = len(self.kernels)
+        object.__setattr__(self, "weights", tuple(self.weights) or (1.0 / max(count, 1),) * count)
+        if not self.kernels or len(self.weights) != count or min(self.weights) <= 0:
             raise GPSError("Mixture: give at least one kernel and one positive weight for each")
 
     @classmethod
@@ -239,8 +223,6 @@ class AdaptiveGaussian(Kernel):
     Training therefore starts with a mixture of scales around the squared robust scale of y (``resolve``) and goes on
     with :math:`b_w = \text{multiple} \cdot \operatorname{Var}(Y \mid \theta)` from its own fit (``refine``).
 
-    Examples
-    --------
     What training starts with, and what it goes on with once the noise has been found:
 
     >>> import torch
@@ -271,10 +253,7 @@ class CallableKernel(Kernel):
 
     ``resolve`` checks on a few observations that the function is symmetric and positive definite.
 
-    Examples
-    --------
     >>> import torch
-    >>> from gpsuq.core.kernels import CallableKernel
     >>> CallableKernel(lambda a, b: (a * b).sum(-1))(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), event_dims=1)
     tensor(11.)
     >>> CallableKernel(lambda a, b: (a - b).sum(-1)).resolve(torch.tensor([0.0, 1.0]))
@@ -293,9 +272,8 @@ class CallableKernel(Kernel):
         return self.function(a, b)
 
     def resolve(self, y: Tensor, mask: Tensor | None = None) -> Kernel:
-        events = y.dim() - 1
         sample = y[torch.linspace(0, len(y) - 1, min(len(y), 24), device=y.device).long()]
-        gram = self(sample[:, None], sample[None, :], events)
+        gram = self(sample[:, None], sample[None, :], y.dim() - 1)
         if gram.shape != (len(sample), len(sample)):
             raise GPSError(
                 f"the kernel function must reduce the last dimension: for {len(sample)} x {len(sample)} pairs "
@@ -320,31 +298,28 @@ def as_kernel(kernel: Kernel | Callable[[Tensor, Tensor], Tensor]) -> Kernel:
 
 def _rule_rows(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Thin the rows evenly to what a rule needs, as float64 so that extreme scales do not overflow."""
-    step = -(-len(y) // _RULE_ROWS)
+    step = math.ceil(len(y) / _RULE_ROWS)
     return y[::step].double(), None if mask is None else mask[::step]
 
 
 def median_squared_distance(y: Tensor, mask: Tensor | None = None) -> float:
-    """Median squared distance between two different observations, ignoring exact ties.
+    """Return the median squared distance between two different observations, ignoring exact ties.
 
     >>> import torch
-    >>> from gpsuq.core.kernels import median_squared_distance
     >>> median_squared_distance(torch.tensor([0.0, 1.0, 3.0]))
     4.0
     """
     y, mask = _rule_rows(y, mask)
-    events = y.dim() - 1
     both = None if mask is None else mask[:, None] & mask[None, :]
-    squared = _sum_events((y[:, None] - y[None, :]).square(), events, both)
+    squared = _sum_events((y[:, None] - y[None, :]).square(), y.dim() - 1, both)
     squared = squared[squared > 0]
     return float(squared.median()) if squared.numel() else 0.0
 
 
 def squared_robust_scale(y: Tensor, mask: Tensor | None = None) -> float:
-    """Sum over coordinates of (1.4826 x median absolute deviation)^2; the variance where more than half are ties.
+    """Return the sum over coordinates of (1.4826 x median absolute deviation)^2, or of variances where most are ties.
 
     >>> import torch
-    >>> from gpsuq.core.kernels import squared_robust_scale
     >>> [round(squared_robust_scale(torch.tensor([-1.0, 0.0, 1.0, 2.0, last])), 2) for last in (3.0, 1000.0)]
     [2.2, 2.2]
     """

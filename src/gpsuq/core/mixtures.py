@@ -24,30 +24,21 @@ _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 def component_log_density(y: Array, loc: Array, scale: Array) -> Array:
-    """Log density of y (n,) under every component N(loc, scale^2): loc (n, m), scale (m,) or (n, m), result (n, m)."""
+    """Return the log density (n, m) of y (n,) under N(loc, scale^2), with loc (n, m) and scale (m,) or (n, m)."""
     with np.errstate(over="ignore"):
         standardised = np.clip((y[:, None] - loc) / scale, -_FARTHEST, _FARTHEST)
-    result: Array = -0.5 * np.square(standardised) - np.log(scale) - _LOG_ROOT_TWO_PI
-    return result
+    return np.asarray(-0.5 * np.square(standardised) - np.log(scale) - _LOG_ROOT_TWO_PI)
 
 
 def log_density(y: Array, loc: Array, scale: Array, weight: Array | None = None) -> Array:
-    """Log density of y (n,) under each row's mixture; components have equal weights unless ``weight`` (m,) is given."""
-    result: Array = logsumexp(component_log_density(y, loc, scale), axis=1, b=_weights(weight, loc))
-    return result
-
-
-def cumulative(y: Array, loc: Array, scale: Array, weight: Array | None = None) -> Array:
-    """Probability of at most y (n,) under each row's mixture."""
-    result: Array = ndtr((y[:, None] - loc) / scale) @ _weights(weight, loc)
-    return result
+    """Return the log density of y (n,) under each row's mixture, of equal weights unless ``weight`` (m,) is given."""
+    return np.asarray(logsumexp(component_log_density(y, loc, scale), axis=1, b=_weights(weight, loc)))
 
 
 def normal_scores(y: Array, loc: Array, scale: Array, weight: Array | None = None) -> Array:
-    r"""Give :math:`\Phi^{-1}(F(y))` under each row's mixture, from the smaller tail, at most 8 in size: (n,).
+    r"""Return :math:`\Phi^{-1}(F(y))` under each row's mixture, from the smaller tail, at most 8 in size: (n,).
 
     >>> import numpy as np
-    >>> from gpsuq.core.mixtures import normal_scores
     >>> normal_scores(np.array([3.0, 9e9]), np.array([[1.0], [1.0]]), np.array([2.0]))
     array([1., 8.])
     """
@@ -57,32 +48,29 @@ def normal_scores(y: Array, loc: Array, scale: Array, weight: Array | None = Non
     below, above = ndtr(standardised) @ weight, ndtr(-standardised) @ weight
     with np.errstate(divide="ignore"):
         scores = np.where(below < above, ndtri(np.minimum(below, 0.5)), -ndtri(np.minimum(above, 0.5)))
-    result: Array = np.clip(scores, -_FARTHEST_SCORE, _FARTHEST_SCORE)
-    return result
+    return np.asarray(np.clip(scores, -_FARTHEST_SCORE, _FARTHEST_SCORE))
 
 
 def kernel_score(y: Array, loc: Array, scale: Array, weight: Array, bandwidth: float) -> Array:
-    r"""E k(Y, Y') - 2 E k(y, Y) of y (n,) under each row's mixture, k the Gaussian kernel of a bandwidth: (n,).
+    r"""Return E k(Y, Y') - 2 E k(y, Y) of y (n,) under each row's mixture, k being the Gaussian kernel: (n,).
 
     Two outcomes of one mixture are independent, so that a component also meets itself.
     """
 
     def mean(difference: Array, variance: Array) -> Array:
         width = bandwidth + 2.0 * variance
-        value: Array = np.sqrt(bandwidth / width) * np.exp(-np.square(difference) / width)
-        return value
+        return np.asarray(np.sqrt(bandwidth / width) * np.exp(-np.square(difference) / width))
 
     variance = np.square(np.broadcast_to(scale, loc.shape))
     fit = mean(y[:, None] - loc, variance) @ weight
     pair = np.zeros(len(y))
     for each, (center, own) in enumerate(zip(loc.T, variance.T, strict=True)):
         pair += weight[each] * (mean(loc - center[:, None], variance + own[:, None]) @ weight)
-    result: Array = pair - 2.0 * fit
-    return result
+    return pair - 2.0 * fit
 
 
 def quantiles(levels: Sequence[float], loc: Array, scale: Array, weight: Array | None = None) -> Array:
-    """Quantiles of each row's mixture: (n, levels)."""
+    """Return quantiles of each row's mixture: (n, levels)."""
     return at_normal_scores(np.broadcast_to(ndtri(np.asarray(levels)), (len(loc), len(levels))), loc, scale, weight)
 
 
@@ -132,13 +120,12 @@ def _weights(weight: Array | None, loc: Array) -> Array:
 
 
 def poisson_cumulative(counts: NDArray[np.int64], rates: Array) -> Array:
-    """Probability of at most counts (n,) under each row's mixture with means ``rates`` (n, m), equal weights."""
-    result: Array = poisson.cdf(counts[:, None], rates).mean(1)
-    return result
+    """Return the probability of at most counts (n,) under each row's mixture, means ``rates`` (n, m), equal weights."""
+    return np.asarray(poisson.cdf(counts[:, None], rates).mean(1))
 
 
 def poisson_quantiles(levels: Sequence[float], rates: Array) -> NDArray[np.int64]:
-    """Quantiles of each row's mixture of Poisson counts with means ``rates`` (n, m), equal weights: (n, levels)."""
+    """Return quantiles of each row's mixture of Poisson counts, means ``rates`` (n, m), equal weights: (n, levels)."""
     result = np.empty((len(rates), len(levels)), dtype=np.int64)
     for column, level in enumerate(levels):
         each = poisson.ppf(level, rates)

@@ -56,13 +56,12 @@ class ObservationModel:
                 )
         if not any(parameter.random for parameter in parameters.values()):
             raise GPSError("the model declares no random parameter: there is nothing for the generator to generate")
-        self.function = function
-        self.parameters = dict(parameters)
+        self.function, self.parameters = function, dict(parameters)
 
     def __call__(
         self, parameters: Mapping[str, Tensor], x: Tensor | None = None, *, validate: bool = False
     ) -> Distribution:
-        """Give the distribution of the observations, batch shape (chain, 1 or observation, draw).
+        """Return the distribution of the observations, batch shape (chain, 1 or observation, draw).
 
         ``validate`` lets torch check the distribution's arguments. Training does that once: it costs time, and one
         chain that diverges must not stop the others.
@@ -120,7 +119,6 @@ def _with_batch_shape(distribution: Distribution, parameter: Tensor) -> Distribu
 def normal_location(scale: float | None = None) -> ObservationModel:
     """y_i ~ N(theta_i, scale^2) without covariates; the scale is learned where it is not given.
 
-    >>> from gpsuq.core.models import normal_location
     >>> list(normal_location().parameters), list(normal_location(scale=1.0).parameters)
     (['loc', 'scale'], ['loc'])
     """
@@ -137,9 +135,6 @@ def linear_regression(
     A random intercept cannot be told from sigma, so it is one shared value by default. The lines of different draws
     then cross where x is 0, or, with ``pivot``, at one point that is learned, so that the origin of x does not matter.
 
-    Examples
-    --------
-    >>> from gpsuq.core.models import linear_regression
     >>> {name: parameter.random for name, parameter in linear_regression().parameters.items()}
     {'slope': True, 'sigma': True, 'intercept': False}
     """
@@ -167,12 +162,10 @@ def linear_regression(
 
 
 def _linear_predictor(x: Tensor, slope: Tensor) -> Tensor:
-    """Give x' slope of every observation and draw; one matrix product where all observations share the draws."""
+    """Return x' slope of every observation and draw; one matrix product where all observations share the draws."""
     if slope.shape[1] == 1:  # (1 or chain, observation, [measure,] p) times (chain, [1,] p, draw)
         shared = slope[:, 0].mT
-        if x.dim() == BATCH_DIMS + 1:
-            return x[:, :, 0] @ shared
-        return (x[:, :, 0] @ shared[:, None]).mT
+        return x[:, :, 0] @ shared if x.dim() == BATCH_DIMS + 1 else (x[:, :, 0] @ shared[:, None]).mT
     return (x * slope[(..., *(None,) * (x.dim() - BATCH_DIMS - 1), slice(None))]).sum(-1)
 
 
@@ -180,7 +173,6 @@ def categorical(n_classes: int) -> ObservationModel:
     """P(y_i = h) proportional to exp(logits_ih), the paper's classifier; logits come from a generator G(X, Z).
 
     >>> import torch
-    >>> from gpsuq.core.models import categorical
     >>> categorical(2)({"logits": torch.tensor([[[[0.0, 0.0]]]])}).probs
     tensor([[[[0.5000, 0.5000]]]])
     """
@@ -195,7 +187,6 @@ def poisson_counts() -> ObservationModel:
     """y_i ~ Poisson(rate_i) without covariates, or with rates from a generator G(X, Z).
 
     >>> import torch
-    >>> from gpsuq.core.models import poisson_counts
     >>> poisson_counts()({"rate": torch.tensor([[[2.0, 5.0]]])}).mean
     tensor([[[2., 5.]]])
     """

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -21,13 +22,6 @@ from gpsuq.errors import GPSError
 _VECTORS = 128
 _TRIED_ROWS, _TRIED_DRAWS = 3, 2
 _TOLERANCE = 1e-3
-
-
-@dataclass
-class _Pass:
-    """What the noisy layers of one network share while they are called: whether observations are rows of draws yet."""
-
-    expanded: bool = False
 
 
 class NoisyLinear(nn.Linear):
@@ -52,8 +46,7 @@ class NoisyLinear(nn.Linear):
         self.noise_weight = nn.Parameter(layer.weight.new_empty(self.out_features, noise_dim).uniform_(-bound, bound))
         self.register_buffer("noise_scale", layer.weight.new_ones(()))
         self.noise: Tensor | None = None
-        self.shared = _Pass()
-        self.calls = 0
+        self.shared, self.calls = SimpleNamespace(expanded=False), 0
         self.train(layer.training)
 
     def reset_parameters(self) -> None:
@@ -63,7 +56,7 @@ class NoisyLinear(nn.Linear):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Give the affine map of the input, once for each draw where there is noise."""
+        """Return the affine map of the input, once for each draw where there is noise."""
         plain = super().forward(input)
         if self.noise is None:
             return plain
@@ -76,8 +69,7 @@ class NoisyLinear(nn.Linear):
         if 1 < len(moved) < len(rows):
             sharing = math.ceil(len(rows) / len(moved))
             moved = moved[:, None].expand(-1, sharing, -1, -1).flatten(0, 1)[: len(rows)]
-        positions = (1,) * (plain.dim() - 2)
-        moved = moved.reshape(*moved.shape[:2], *positions, self.out_features)
+        moved = moved.reshape(*moved.shape[:2], *(1,) * (plain.dim() - 2), self.out_features)  # at all positions
         return (rows + moved).flatten(0, 1)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
@@ -89,12 +81,10 @@ class NoisyLinear(nn.Linear):
 
 
 class NoisyNetwork(nn.Module):
-    """A network with a noise input, made by :func:`noisify`: ``network(x, draws=M)`` gives outputs (n, M, ...).
+    """A network with a noise input, made by :func:`noisify`: ``network(x, draws=M)`` returns outputs (n, M, ...).
 
     ``module`` is the user's network with those layers replaced; it is trained, copied, pickled and saved as any other.
 
-    Examples
-    --------
     >>> import torch
     >>> from torch import nn
     >>> from gpsuq import noisify
@@ -130,9 +120,7 @@ class NoisyNetwork(nn.Module):
 
     def __init__(self, module: nn.Module, layers: Sequence[str]) -> None:
         super().__init__()
-        self.module = module
-        self.layers = tuple(layers)
-        self.tried = False
+        self.module, self.layers, self.tried = module, tuple(layers), False
         self.trained: frozenset[str] | None = None
 
     @property
@@ -161,7 +149,7 @@ class NoisyNetwork(nn.Module):
         return torch.randn(shape, generator=generator, device=weight.device, dtype=weight.dtype)
 
     def forward(self, *inputs: Any, draws: int = 1, noise: Tensor | None = None) -> Tensor:
-        """Give the outputs of ``draws`` draws for each observation, (n, draws, ...).
+        """Return the outputs of ``draws`` draws for each observation, (n, draws, ...).
 
         ``noise`` (n or 1, draws, q) takes the place of fresh draws. Those are shared by neighbours in a batch where it
         is large: an observation's own draws are independent, and about a hundred have to be drawn and multiplied.
@@ -179,7 +167,8 @@ class NoisyNetwork(nn.Module):
         return self._passed(inputs, n, noise)
 
     def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor) -> Tensor:
-        layers, shared = self.noisy_layers, _Pass()
+        # What its noisy layers share while they are called: whether observations are rows of draws yet.
+        layers, shared = self.noisy_layers, SimpleNamespace(expanded=False)
         for layer, part in zip(layers, noise.split(self.noise_dims, -1), strict=True):
             layer.noise, layer.shared, layer.calls = part, shared, 0
         try:
@@ -199,34 +188,45 @@ class NoisyNetwork(nn.Module):
             )
         return output.reshape(n, draws, *output.shape[1:])
 
+    @contextmanager
+    def _evaluating(
+        self, modules: Iterable[nn.Module] = (), entering: Callable[[nn.Module, Any], None] | None = None
+    ) -> Iterator[None]:
+        """Evaluate without gradients, calling ``entering`` before each of the modules; put all back afterwards."""
+        modes = [(module, module.training) for module in self.module.modules()]
+        hooks = [] if entering is None else [module.register_forward_pre_hook(entering) for module in modules]
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
+            for hook in hooks:
+                hook.remove()
+
     def check(self, *inputs: Any) -> None:
         """Pass a few observations, and compare with the slow way: the input repeated, one draw each.
 
         Raise where the noise cannot enter at this layer: it is not called, called twice, bypassed by a skip connection,
         or the layers behind it mix rows.
         """
-        training = [module.training for module in self.module.modules()]
-        few = [_some_rows(value) for value in inputs]
-        n = len(few[0])
-        self.module.eval()
-        try:
-            with torch.no_grad():
-                noise = self.draw_noise(n, _TRIED_DRAWS)
-                try:
-                    fast = self._passed(tuple(few), n, noise)
-                except GPSError:
-                    raise
-                except (RuntimeError, ValueError, IndexError) as error:
-                    self._plain_pass(few)  # the user's own mistake first
-                    raise GPSError(
-                        f"{self._where} cannot take noise: behind it an observation is one row for each draw, "
-                        f"and the network fails on that ({error}); is there a skip connection around the layer?"
-                    ) from error
-                repeated = tuple(_repeated(value, _TRIED_DRAWS) for value in few)
-                slow = self._passed(repeated, n * _TRIED_DRAWS, noise.flatten(0, 1)[:, None])
-        finally:
-            for module, mode in zip(self.module.modules(), training, strict=True):
-                module.training = mode
+        few = tuple(_some_rows(value) for value in inputs)
+        n, draws = len(few[0]), _TRIED_DRAWS
+        with self._evaluating():
+            noise = self.draw_noise(n, draws)
+            try:
+                fast = self._passed(few, n, noise)
+            except GPSError:
+                raise
+            except (RuntimeError, ValueError, IndexError) as error:
+                self._plain_pass(few)  # the user's own mistake first
+                raise GPSError(
+                    f"{self._where} cannot take noise: behind it an observation is one row for each draw, "
+                    f"and the network fails on that ({error}); is there a skip connection around the layer?"
+                ) from error
+            repeated = tuple(v.repeat_interleave(draws, 0) if isinstance(v, Tensor) else v for v in few)
+            slow = self._passed(repeated, n * draws, noise.flatten(0, 1)[:, None])
         if not bool(torch.isfinite(slow).all()):
             raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
         size = slow.abs().max().clamp_min(1.0)
@@ -252,15 +252,9 @@ class NoisyNetwork(nn.Module):
             if reached or module in noisy:
                 reached.add(names[module])
 
-        hooks = [module.register_forward_pre_hook(entering) for module in names]
         few = tuple(_some_rows(value) for value in inputs)
-        try:
-            self.module.eval()
-            with torch.no_grad():
-                self._passed(few, len(few[0]), self.draw_noise(1, 1))
-        finally:
-            for hook in hooks:
-                hook.remove()
+        with self._evaluating(names, entering):
+            self._passed(few, len(few[0]), self.draw_noise(1, 1))
         self.trained = frozenset(reached)
         self.module.requires_grad_(False)
         for name in reached:
@@ -281,15 +275,8 @@ class NoisyNetwork(nn.Module):
             spreads[cast(NoisyLinear, layer)] = entered[0].flatten(0, -2).var(0, correction=0).mean().sqrt()
 
         self.check(*inputs)
-        training = self.training
-        hooks = [layer.register_forward_pre_hook(entering) for layer in self.noisy_layers]
-        try:
-            with torch.no_grad():
-                self.eval().module(*inputs)
-        finally:
-            for hook in hooks:
-                hook.remove()
-            self.train(training)
+        with self._evaluating(self.noisy_layers, entering):
+            self.module(*inputs)
         for layer, spread in spreads.items():
             if spread > 0.0:
                 layer.noise_scale.copy_(spread)
@@ -304,7 +291,7 @@ class NoisyNetwork(nn.Module):
                 module.training = mode and name in self.trained
         return self
 
-    def _plain_pass(self, inputs: list[Any]) -> None:
+    def _plain_pass(self, inputs: Sequence[Any]) -> None:
         try:
             self.module(*inputs)
         except (RuntimeError, ValueError, IndexError) as error:
@@ -320,14 +307,10 @@ def _some_rows(value: Any) -> Any:
     return value[torch.arange(_TRIED_ROWS, device=value.device) % len(value)]
 
 
-def _repeated(value: Any, times: int) -> Any:
-    return value.repeat_interleave(times, 0) if isinstance(value, Tensor) else value
-
-
 def noisify(
     module: nn.Module, layer: str | Sequence[str], ratio: float = 0.5, *, example: Tensor | None = None
 ) -> NoisyNetwork:
-    """Give a copy of a network a noise input at the affine layer named ``layer``, or at several of them.
+    """Return a copy of a network with a noise input at the affine layer named ``layer``, or at several of them.
 
     Weights are kept, so that a trained network can be taken; the noise weights start as those of a new layer would.
 
@@ -366,7 +349,7 @@ def noisify(
 
 
 def with_noise(module: nn.Module, noise_dims: Mapping[str, int]) -> NoisyNetwork:
-    """Give a copy of a network so many noise inputs at each named layer."""
+    """Return a copy of a network with so many noise inputs at each named layer."""
     for name in noise_dims:
         _checked_layer(module, name)
     network = NoisyNetwork(copy.deepcopy(module), tuple(noise_dims))
@@ -378,7 +361,7 @@ def with_noise(module: nn.Module, noise_dims: Mapping[str, int]) -> NoisyNetwork
 
 
 def _checked_layer(module: nn.Module, layer: str) -> nn.Linear:
-    """Give the named layer; raise where noise cannot enter at it."""
+    """Return the named layer; raise where noise cannot enter at it."""
     named = dict(module.named_modules(remove_duplicate=False))
     if layer not in named or layer == "":
         linear = [name for name, item in named.items() if name and isinstance(item, nn.Linear)]

@@ -37,7 +37,6 @@ class Batch:
     --------
     The dimensions of size 1 are those of chains and draws, so that ``y`` broadcasts against a predictive:
 
-    >>> from gpsuq.core.observations import observations
     >>> batch = observations([[0.5, 1.0], [1.5, 2.0], [2.5, 3.0]], [1.0, 2.0, 4.0]).rows()
     >>> len(batch), tuple(batch.y.shape), tuple(batch.x.shape), batch.mask
     (3, (1, 3, 1), (1, 3, 1, 2), None)
@@ -58,7 +57,7 @@ class Batch:
 
 
 def aligned(tensor: Tensor) -> Tensor:
-    """Give rows (n, *rest) the shape (1, n, 1, *rest) that broadcasts against (chain, observation, draw, ...)."""
+    """Return rows (n, *rest) in the shape (1, n, 1, *rest) that broadcasts against (chain, observation, draw, ...)."""
     return tensor[None, :, None]
 
 
@@ -80,23 +79,21 @@ class Observations:
         return None if self.x is None else self.x.shape[-1]
 
     def rows(self, index: Tensor | slice = slice(None)) -> Batch:
-        """Give the batch of the rows in ``index``."""
+        """Return the batch of the rows in ``index``."""
         x, mask = (None if t is None else aligned(t[index]) for t in (self.x, self.mask))
         return Batch(aligned(self.y[index]), x, mask)
 
     def scale(self) -> DataScale:
-        """Centre and scale of the data, computed in float64: medians for y, which may hold outliers."""
+        """Return centre and scale of the data, computed in float64: medians for y, which may hold outliers."""
         y_center, y_scale = _robust_center_and_scale(self.y, self.mask)
         if self.x is None:
             return DataScale(y_center, y_scale)
         x = self.x.flatten(0, -2)
         if self.mask is not None and self.mask.dim() == self.x.dim() - 1:
             x = x[self.mask.flatten()]  # rows that only pad a group say nothing about scale
-        x = x[:: -(-len(x) // _SCALE_ROWS)].double()  # a scale needs no more rows, and memory stays bounded
-        center, spread = x.mean(0), x.std(0, correction=0)
-        size = x.abs().amax(0)
-        flat = spread <= 1e-7 * size
-        spread = torch.where(flat, torch.where(size > 0, size, 1.0), spread)
+        x = x[:: math.ceil(len(x) / _SCALE_ROWS)].double()  # a scale needs no more rows, and memory stays bounded
+        center, spread, size = x.mean(0), x.std(0, correction=0), x.abs().amax(0)
+        spread = torch.where(spread <= 1e-7 * size, torch.where(size > 0, size, 1.0), spread)
         return DataScale(y_center, y_scale, center.to(self.x.dtype), spread.to(self.x.dtype), self.x[0].numel())
 
 
@@ -119,7 +116,7 @@ def observations(
             stacklevel=3,
         )
     if mask_tensor is not None:
-        y_tensor = torch.where(mask_tensor, y_tensor, torch.zeros_like(y_tensor))
+        y_tensor = torch.where(mask_tensor, y_tensor, 0.0)
     x_tensor = None
     if x is not None:
         x_tensor = _tensor("X", x, dtype)
@@ -127,24 +124,23 @@ def observations(
             raise GPSError("X must have at least two dimensions (rows, columns); use X.reshape(-1, 1) for one column")
         if len(x_tensor) != len(y_tensor):
             raise GPSError(f"X has {len(x_tensor)} rows but y has {len(y_tensor)}")
-        per_measure = mask_tensor is not None and x_tensor.shape[:-1] == mask_tensor.shape
-        measures = mask_tensor.unsqueeze(-1).expand_as(x_tensor) if per_measure and mask_tensor is not None else None
+        measures = None  # of a padded group: those that were observed
+        if mask_tensor is not None and x_tensor.shape[:-1] == mask_tensor.shape:
+            measures = mask_tensor.unsqueeze(-1).expand_as(x_tensor)
         _check_finite("X", x_tensor, measures)
         if measures is not None:
-            x_tensor = torch.where(measures, x_tensor, torch.zeros_like(x_tensor))
+            x_tensor = torch.where(measures, x_tensor, 0.0)
     return Observations(y_tensor, x_tensor, mask_tensor, checked_weight("weight", weight, len(y_tensor), dtype))
 
 
 def _is_ragged(y: Any) -> bool:
-    if not isinstance(y, list | tuple) or not y:
-        return False
-    if not all(isinstance(item, np.ndarray | Tensor | list | tuple) for item in y):
+    if not isinstance(y, list | tuple) or not all(isinstance(item, np.ndarray | Tensor | list | tuple) for item in y):
         return False
     return len({np.shape(item) for item in y}) > 1
 
 
 def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Pad groups of different lengths with zeros and say by a mask what was observed."""
+    """Pad groups of different lengths with zeros; the mask is true where something was observed."""
     lengths = [len(item) for item in y]
     padded_y = _padded(y, lengths)
     mask = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
@@ -194,16 +190,15 @@ def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:
 
 
 def lost_digits(original: Any) -> list[int]:
-    """Give the columns of a table (or 0 for a vector) whose rows float32 can hardly tell apart, for a large offset.
+    """Return the columns of a table (0 for a vector) whose rows float32 can hardly tell apart, for a large offset.
 
-    >>> from gpsuq.core.observations import lost_digits
     >>> lost_digits([[1e8, 1.0], [1e8 + 1.0, 2.0], [1e8 + 2.0, 3.0]])
     [0]
     """
     values = original.detach().cpu() if isinstance(original, Tensor) else original
     if len(values) < 3:
         return []
-    some = np.asarray(values[:: -(-len(values) // _DIGITS_ROWS)], dtype=np.float64)
+    some = np.asarray(values[:: math.ceil(len(values) / _DIGITS_ROWS)], dtype=np.float64)
     columns = some.reshape(len(some), -1)
     offset = np.abs(columns.mean(0))
     varies = np.ptp(columns, axis=0) > 1e-12 * offset  # what is less is rounding
@@ -213,7 +208,7 @@ def lost_digits(original: Any) -> list[int]:
 def _mask(mask: Any, y: Tensor) -> Tensor | None:
     if mask is None:
         return None
-    tensor = torch.as_tensor(np.array(mask, copy=True) if not isinstance(mask, Tensor) else mask).bool()
+    tensor = (mask if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask))).bool()
     if tensor.shape != y.shape:
         raise GPSError(f"mask has shape {tuple(tensor.shape)}, y has {tuple(y.shape)}; they must be equal")
     if y.dim() == 1:
@@ -225,26 +220,22 @@ def _mask(mask: Any, y: Tensor) -> Tensor | None:
 
 
 def _check_finite(name: str, tensor: Tensor, mask: Tensor | None) -> None:
-    if bool(
-        torch.isfinite(tensor.sum())
-    ):  # one pass without a temporary; a sum may overflow where no entry is infinite
+    if torch.isfinite(tensor.sum()):  # one pass without a temporary; a sum may overflow where no entry is infinite
         return
-    bad = ~torch.isfinite(tensor)
-    if mask is not None:
-        bad = bad & mask
+    bad = ~torch.isfinite(tensor) if mask is None else ~torch.isfinite(tensor) & mask
     if bad.any():
-        rows = bad.flatten(1).any(1) if bad.dim() > 1 else bad
+        rows = bad.reshape(len(bad), -1).any(1)
         raise GPSError(f"{name} has NaN or infinite values in {_rows(rows.nonzero().flatten())}; drop or fill them")
 
 
 def evenly_spaced(n: int, count: int) -> Tensor:
-    """Give ``count`` row numbers from 0 to n - 1; in float64, since float32 cannot name rows beyond 2^24."""
+    """Return ``count`` row numbers from 0 to n - 1; in float64, since float32 cannot name rows beyond 2^24."""
     return torch.linspace(0, n - 1, count, dtype=torch.float64).long()
 
 
 def check_finite_rows(name: str, values: np.ndarray) -> None:
     """Raise where an array holds NaN or infinite values, and name their rows."""
-    if not np.isfinite(values.sum()):  # one pass without a temporary; a sum may overflow where no entry is infinite
+    if not np.isfinite(values.sum()):
         _check_finite(name, torch.from_numpy(values), None)
 
 
@@ -255,7 +246,7 @@ def _rows(index: Tensor) -> str:
 
 
 def checked_weight(name: str, weight: Any, n: int, dtype: torch.dtype) -> Tensor | None:
-    """Check frequency weights: one for each observation, finite, none negative, not all zero."""
+    """Return frequency weights as a tensor; raise unless there is one for each observation, finite and not negative."""
     if weight is None:
         return None
     tensor = _tensor(name, weight, dtype)
@@ -270,16 +261,13 @@ def checked_weight(name: str, weight: Any, n: int, dtype: torch.dtype) -> Tensor
 
 
 def _robust_center_and_scale(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Median and 1.4826 x median absolute deviation of every coordinate of one observation, with fallbacks."""
-    event = y.shape[1:]
+    """Return median and 1.4826 x median absolute deviation of every coordinate of one observation, with fallbacks."""
     columns = y.double().reshape(len(y), -1)
-    seen = None if mask is None else mask.reshape(len(y), -1)
-    centers, scales = [], []
-    for j in range(columns.shape[1]):
-        values = columns[:, j] if seen is None else columns[:, j][seen[:, j]]
+    seen = torch.ones_like(columns, dtype=torch.bool) if mask is None else mask.reshape(len(y), -1)
+    found = torch.full((2, columns.shape[1]), math.nan, dtype=torch.float64)
+    for j, (column, observed) in enumerate(zip(columns.T, seen.T, strict=True)):
+        values = column[observed]
         if len(values) == 0:
-            centers.append(math.nan)
-            scales.append(math.nan)
             continue
         center = values.median()
         scale = 1.4826 * (values - center).abs().median()
@@ -287,9 +275,7 @@ def _robust_center_and_scale(y: Tensor, mask: Tensor | None) -> tuple[Tensor, Te
             scale = values.std(correction=0)
         if scale <= 1e-12 * center.abs():
             scale = center.abs()
-        centers.append(float(center))
-        scales.append(float(scale) if scale > 0 else 1.0)
+        found[0, j], found[1, j] = center, scale if scale > 0 else 1.0
     # A coordinate that nobody observed takes after the others.
-    center, scale = (torch.tensor(v, dtype=torch.float64) for v in (centers, scales))
-    center, scale = (torch.where(v.isnan(), v.nanmedian(), v) for v in (center, scale))
-    return center.to(y).reshape(event), scale.to(y).reshape(event)
+    center, scale = (torch.where(v.isnan(), v.nanmedian(), v).to(y).reshape(y.shape[1:]) for v in found)
+    return center, scale

@@ -7,6 +7,7 @@ the level of y, ``Slope`` has the units of y over x. A fit is then the same whet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -52,7 +53,7 @@ class Parameter:
     random: bool = True
 
     def shape(self, n_features: int | None) -> tuple[int, ...]:
-        """Give the parameter's shape once the number of features is known."""
+        """Return the parameter's shape once the number of features is known."""
         if self.size is None:
             return ()
         if self.size == "features":
@@ -68,8 +69,6 @@ class Parameter:
 def Real(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802 (reads as a type)
     """Declare an unconstrained parameter of order one.
 
-    Examples
-    --------
     >>> from gpsuq import Real
     >>> Real((2, 2)).size
     (2, 2)
@@ -80,8 +79,6 @@ def Real(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802 
 def Positive(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
     """Declare a positive parameter of order one.
 
-    Examples
-    --------
     >>> from gpsuq import Positive
     >>> Positive(3).size
     3
@@ -91,10 +88,6 @@ def Positive(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N
 
 def Location(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
     """Declare a parameter that lives where y lives: its centre and scale are y's.
-
-    Examples
-    --------
-    A mean that differs from observation to observation:
 
     >>> from torch.distributions import Normal
     >>> from gpsuq import Location, ObservationModel
@@ -106,12 +99,8 @@ def Location(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N
 def Scale(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
     """Declare a positive parameter in the units of y, such as a standard deviation.
 
-    Examples
-    --------
-    One standard deviation that all observations share:
-
     >>> from gpsuq import Scale
-    >>> Scale(random=False).random
+    >>> Scale(random=False).random  # one that all observations share
     False
     """
     return Parameter(size, constraints.positive, unit="scale", random=random)
@@ -119,10 +108,6 @@ def Scale(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
 
 def Rate(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
     """Declare a positive parameter at the level of y, such as the mean of a count.
-
-    Examples
-    --------
-    Counts with a rate of their own:
 
     >>> from torch.distributions import Poisson
     >>> from gpsuq import ObservationModel, Rate
@@ -134,8 +119,6 @@ def Rate(size: Size = None, *, random: bool = True) -> Parameter:  # noqa: N802
 def Slope(size: Size = "features", *, random: bool = True) -> Parameter:  # noqa: N802
     """Declare a coefficient in units of y per unit of x, by default one for each column of X.
 
-    Examples
-    --------
     >>> from gpsuq import Slope
     >>> Slope().size, Slope(None).size
     ('features', None)
@@ -161,8 +144,7 @@ class ParameterMap(nn.Module):
         super().__init__()
         if not declared:
             raise GPSError("the model declares no parameters")
-        self.declared = dict(declared)
-        self.n_features, self.scale = n_features, scale
+        self.declared, self.n_features, self.scale = dict(declared), n_features, scale
         self.shapes = {name: parameter.shape(n_features) for name, parameter in declared.items()}
         for name, parameter in declared.items():
             offset, factor = _offset_and_factor(parameter.unit, self.shapes[name], scale)
@@ -170,66 +152,60 @@ class ParameterMap(nn.Module):
             self.register_buffer(f"{name}_factor", factor)
             if parameter.unit == "level":
                 # exp(raw) spreads by its own size; what y varies by may be far less than its level.
-                self.register_buffer(f"{name}_stretch", _relative_scale(factor, scale))
+                spread = scale.y_scale if scale.y_scale.shape == factor.shape else _overall(scale.y_scale)
+                self.register_buffer(f"{name}_stretch", (spread / factor).clamp(max=1.0))
 
     def names(self, *, random: bool) -> list[str]:
-        """Names of the parameters that do (or do not) vary with the noise."""
+        """Return the names of the parameters that do (or do not) vary with the noise."""
         return [name for name, parameter in self.declared.items() if parameter.random == random]
 
     def width(self, *, random: bool) -> int:
-        """How many raw numbers those parameters take."""
-        return sum(_count(self.shapes[name]) for name in self.names(random=random))
+        """Return how many raw numbers those parameters take."""
+        return sum(math.prod(self.shapes[name]) for name in self.names(random=random))
 
     def columns(self, name: str) -> slice:
-        """Say which of the raw numbers are this parameter's."""
+        """Return the places of this parameter's raw numbers."""
         names = self.names(random=self.declared[name].random)
-        start = sum(_count(self.shapes[other]) for other in names[: names.index(name)])
-        return slice(start, start + _count(self.shapes[name]))
+        start = sum(math.prod(self.shapes[other]) for other in names[: names.index(name)])
+        return slice(start, start + math.prod(self.shapes[name]))
 
     def forward(self, raw: Tensor, *, random: bool) -> dict[str, Tensor]:
         """Split the last dimension of ``raw`` into named parameters in the user's units."""
         names = self.names(random=random)
-        pieces = raw.split([_count(self.shapes[name]) for name in names], dim=-1)
+        pieces = raw.split([math.prod(self.shapes[name]) for name in names], dim=-1)
         values = {}
         for name, piece in zip(names, pieces, strict=True):
+            declared = self.declared[name]
             shaped = piece.reshape(*piece.shape[:-1], *self.shapes[name])
-            if self.declared[name].unit == "level":
+            if declared.unit == "level":
                 shaped = shaped * getattr(self, f"{name}_stretch")
-            value = transform_to(self.declared[name].support)(shaped)
-            if self.declared[name].unit != "none":
+            value = transform_to(declared.support)(shaped)
+            if declared.unit != "none":
                 value = getattr(self, f"{name}_factor") * value + getattr(self, f"{name}_offset")
             values[name] = value
         return values
 
 
-def _relative_scale(level: Tensor, scale: DataScale) -> Tensor:
-    """Give the scale of y relative to its level, at most 1."""
-    y_scale = scale.y_scale if scale.y_scale.shape == level.shape else scale.y_scale.square().mean().sqrt()
-    return (y_scale / level).clamp(max=1.0)
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    return int(torch.Size(shape).numel())
+def _overall(scale: Tensor) -> Tensor:
+    return scale.square().mean().sqrt()
 
 
 def _offset_and_factor(unit: Unit, shape: tuple[int, ...], scale: DataScale) -> tuple[Tensor, Tensor]:
     # One value per coordinate of y where the shapes agree, otherwise one for all.
     per_coordinate = tuple(scale.y_scale.shape) == shape
     y_center = scale.y_center if per_coordinate else scale.y_center.mean()
-    y_scale = scale.y_scale if per_coordinate else scale.y_scale.square().mean().sqrt()
-    zero, one = torch.zeros_like(y_scale), torch.ones_like(y_scale)
+    y_scale = scale.y_scale if per_coordinate else _overall(scale.y_scale)
     if unit == "location":
         return y_center, y_scale
+    factor = torch.ones_like(y_scale)
     if unit == "scale":
-        return zero, y_scale
-    if unit == "level":
-        return zero, torch.maximum(y_center.abs(), y_scale)
-    if unit == "slope":
+        factor = y_scale
+    elif unit == "level":
+        factor = torch.maximum(y_center.abs(), y_scale)
+    elif unit == "slope":
         if scale.x_scale is None:
             raise GPSError("a Slope needs covariates: call fit(X, y)")
-        overall = scale.y_scale.square().mean().sqrt()
-        if shape[:1] != tuple(scale.x_scale.shape):
-            return torch.zeros_like(overall), overall / scale.x_scale.square().mean().sqrt()
-        per_feature = overall / scale.x_scale.reshape(-1, *(1,) * (len(shape) - 1))
-        return torch.zeros_like(per_feature), per_feature
-    return zero, one
+        per_feature = shape[:1] == tuple(scale.x_scale.shape)
+        x_scale = scale.x_scale.reshape(-1, *(1,) * (len(shape) - 1)) if per_feature else _overall(scale.x_scale)
+        factor = _overall(scale.y_scale) / x_scale
+    return torch.zeros_like(factor), factor

@@ -23,35 +23,33 @@ _MASK_31 = 2**31 - 1
 
 
 def derive_seed(seed: int, purpose: str, *index: int) -> int:
-    """Give the 63-bit seed of the block ``(seed, purpose, index)``."""
+    """Return the 63-bit seed of the block ``(seed, purpose, index)``."""
     text = "/".join([str(seed), purpose, *map(str, index)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def seed_from(random_state: Any) -> int:
-    """Read what scikit-learn's users pass as ``random_state``: a seed, a generator, or None for a new one."""
+    """Return the seed in what scikit-learn's users pass as ``random_state``: a seed, a generator, or None for any."""
     integral = isinstance(random_state, numbers.Integral)
-    seed = int(random_state) if integral else int(check_random_state(random_state).randint(2**31 - 1))
+    seed = int(random_state) if integral else int(check_random_state(random_state).randint(_MASK_31))
     if seed < 0:
         raise GPSError(f"random_state must not be negative, got {seed}")
     return seed
 
 
 def random_block(seed: int, purpose: str, *index: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Give a fresh ``torch.Generator`` for the block ``(seed, purpose, index)``."""
+    """Return a fresh ``torch.Generator`` for the block ``(seed, purpose, index)``."""
     return torch.Generator(device=device).manual_seed(derive_seed(seed, purpose, *index))
 
 
 def uniform_by_row(seed: int, purpose: str, n_chains: int, rows: Tensor) -> Tensor:
-    """Give uniforms in (0, 1) of shape ``(n_chains, len(rows))``, each a hash of (seed, purpose, chain, row).
+    """Return uniforms in (0, 1) of shape ``(n_chains, len(rows))``, each a hash of (seed, purpose, chain, row).
 
     The same row has the same number whichever rows it is asked with, so weights over a million rows and sixty chains
     are computed for the batch at hand and never stored.
     """
     salts = torch.tensor(
-        [derive_seed(seed, purpose, chain) & _MASK_31 for chain in range(n_chains)],
-        dtype=torch.int64,
-        device=rows.device,
+        [derive_seed(seed, purpose, chain) & _MASK_31 for chain in range(n_chains)], device=rows.device
     )
     low, high = rows & _MASK_31, rows >> 31
     state = _mix(_mix(_mix(salts)[:, None] ^ low[None, :]) ^ high[None, :])  # one after the other: equal parts cancel
@@ -67,7 +65,7 @@ def _mix(value: Tensor) -> Tensor:
 
 
 def quasi_normal(n: int, dim: int, seed: int) -> Tensor:
-    """Give n standard normal vectors of a scrambled Sobol sequence: averages over them are far less noisy, (n, dim)."""
+    """Return n standard normal vectors (n, dim) of a scrambled Sobol sequence, whose averages are far less noisy."""
     uniform = torch.quasirandom.SobolEngine(dim, scramble=True, seed=derive_seed(seed, "sobol") & _MASK_31).draw(n)
     normal: Tensor = torch.special.ndtri(uniform.double().clamp(1e-6, 1 - 1e-6))
     return normal.float()

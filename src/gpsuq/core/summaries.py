@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from gpsuq.core.intervals import between_chains, check_coverage, equal_tailed, highest_density, mean_interval
 
 _ROUNDING = 1e-12  # of the largest value: less is no spread
+_SUMMARY = ["mean", "heterogeneity_sd", "estimation_sd", "median"]
+_SUMMARY += [f"{of}_{side}" for of in ("population", "mean") for side in ("lower", "upper")]
 _PIECE = ["parameter", "piece", "lower", "median", "upper", "share"]
 
 
 def summary_table(
-    draws: Mapping[str, NDArray[np.floating]],
-    coverage: float,
-    *,
-    reweighted: bool,
-    positive: Collection[str] = (),
+    draws: Mapping[str, NDArray[np.floating]], coverage: float, *, reweighted: bool, positive: Collection[str] = ()
 ) -> pd.DataFrame:
     """Summarise draws (chain, draw) of every named number.
 
@@ -30,37 +28,30 @@ def summary_table(
     check_coverage(coverage)
     rows = {}
     for name, values in draws.items():
-        lower, upper = equal_tailed(values.ravel(), coverage)
-        known = len(values) > 1 and reweighted
+        means, known = values.mean(1), len(values) > 1 and reweighted
         spread = np.sqrt(values.var(1, ddof=1).mean())
-        spread = 0.0 if spread <= _ROUNDING * np.abs(values).max() else spread
-        mean_lower, mean_upper = np.nan, np.nan
-        if known and name in positive and (values.mean(1) > 0).all():
-            mean_lower, mean_upper = np.exp(mean_interval(np.log(values.mean(1)), coverage))
+        interval = np.array([np.nan, np.nan])
+        if known and name in positive and (means > 0).all():
+            interval = np.exp(mean_interval(np.log(means), coverage))
         elif known:
-            mean_lower, mean_upper = mean_interval(values.mean(1), coverage)
-        rows[name] = {
-            "mean": values.mean(),
-            "heterogeneity_sd": spread,
-            "estimation_sd": between_chains(values.mean(1)) if known else np.nan,
-            "median": np.median(values),
-            "population_lower": lower,
-            "population_upper": upper,
-            "mean_lower": mean_lower,
-            "mean_upper": mean_upper,
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("parameter")
+            interval = mean_interval(means, coverage)
+        rows[name] = [
+            values.mean(),
+            0.0 if spread <= _ROUNDING * np.abs(values).max() else spread,
+            between_chains(means) if known else np.nan,
+            np.median(values),
+            *equal_tailed(values.ravel(), coverage),
+            *interval,
+        ]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=_SUMMARY).rename_axis("parameter")
 
 
 def density_pieces(draws: pd.DataFrame, coverage: float) -> pd.DataFrame:
-    """Give the separate pieces of each column's highest-density region: where subgroups lie, and how large they are.
+    """Return the separate pieces of each column's highest-density region: where subgroups lie, and how large they are.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import pandas as pd
     >>> from scipy.stats import norm
-    >>> from gpsuq.core.summaries import density_pieces
     >>> group = norm.ppf(np.linspace(0.001, 0.999, 1000))
     >>> draws = pd.DataFrame({"slope": np.concatenate([group - 10.0, group + 10.0])})
     >>> density_pieces(draws, 0.9)[["piece", "median", "share"]].round(2).to_numpy()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpsuq.datasets.directory import data_directory
 from gpsuq.errors import GPSError
@@ -14,33 +12,28 @@ from gpsuq.spatial.covariates import CovariateGrid, read_covariate
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.patterns import PointPattern, point_pattern
 from gpsuq.spatial.reading import read_points
-from gpsuq.spatial.simulation import simulate_poisson
-from gpsuq.spatial.windows import Window, read_window
-
-Array = NDArray[np.float64]
-Intensity = Callable[[Array], Array]
+from gpsuq.spatial.simulation import Intensity, simulate_poisson
+from gpsuq.spatial.windows import Array, Window, read_window
 
 UNIT_SQUARE = Window.rectangle(0.0, 1.0, 0.0, 1.0)
 
 
 def bumps(points: Array) -> Array:
-    """Give two smooth bumps on a low level, about 500 points in all."""
+    """Return the intensity of two smooth bumps on a low level, about 500 points in all."""
     x, y = points[:, 0], points[:, 1]
     first = np.exp(-((x - 0.3) ** 2 + (y - 0.35) ** 2) / (2 * 0.1**2))
     second = np.exp(-((x - 0.7) ** 2 + (y - 0.7) ** 2) / (2 * 0.14**2))
-    result: Array = 140.0 + 2250.0 * first + 1850.0 * second
-    return result
+    return np.asarray(140.0 + 2250.0 * first + 1850.0 * second)
 
 
 def ridge(points: Array) -> Array:
-    """Give a sharp straight ridge, three hundredths wide, on a low level; about 2,000 points in all."""
+    """Return the intensity of a straight ridge, three hundredths wide, on a low level; about 2,000 points in all."""
     across = (points[:, 1] - 0.2 - 0.6 * points[:, 0]) / math.hypot(1.0, 0.6)
-    result: Array = 500.0 + 17_000.0 * np.exp(-(across**2) / (2 * 0.03**2))
-    return result
+    return np.asarray(500.0 + 17_000.0 * np.exp(-(across**2) / (2 * 0.03**2)))
 
 
 def constant(points: Array) -> Array:
-    """Give the same intensity everywhere, about 300 points in all."""
+    """Return the same intensity everywhere, about 300 points in all."""
     return np.full(len(points), 300.0)
 
 
@@ -51,9 +44,8 @@ def simulated_pattern(name: str, seed: int) -> PointPattern:
     """Simulate a pattern from ``"bumps"``, ``"ridge"`` or ``"constant"``, known intensities on the unit square.
 
     >>> from gpsuq.datasets import simulated_pattern
-    >>> pattern = simulated_pattern("bumps", seed=0)
-    >>> pattern.points.shape[1], 400 < len(pattern) < 600, pattern.window.area
-    (2, True, 1.0)
+    >>> 400 < len(simulated_pattern("bumps", seed=0)) < 600
+    True
     """
     if name not in INTENSITIES:
         raise GPSError(f"there is no intensity {name!r}; use one of {', '.join(INTENSITIES)}")
@@ -69,14 +61,10 @@ def log_gaussian_cox(
     The logarithm of the intensity is a Gaussian field with the given standard deviation and correlation
     exp(-distance / length), constant on the cells of a 48 x 48 grid; its mean is ``mean`` everywhere.
 
-    Examples
-    --------
-    Numbers of points vary more than those of a Poisson process, whose variance is its mean:
-
     >>> import numpy as np
     >>> from gpsuq.datasets import log_gaussian_cox
     >>> counts = [len(pattern) for pattern in log_gaussian_cox(20, seed=0)]
-    >>> bool(np.var(counts) > 3 * np.mean(counts))
+    >>> bool(np.var(counts) > 3 * np.mean(counts))  # they would be equal if it were a Poisson process
     True
     """
     rng = np.random.default_rng(seed)
@@ -84,18 +72,14 @@ def log_gaussian_cox(
     nodes = grid.nodes.reshape(-1, 2)
     apart = np.hypot(*(nodes[:, None] - nodes).transpose(2, 0, 1))
     root = np.linalg.cholesky(sd**2 * np.exp(-apart / length) + 1e-9 * np.eye(len(nodes)))
-    patterns = []
-    for _ in range(n_replicates):
+
+    def replicate() -> PointPattern:
         rate = mean * np.exp(root @ rng.standard_normal(len(nodes)) - 0.5 * sd**2)
-        pattern = simulate_poisson(
-            lambda points, rate=rate: rate[grid.cell_of(points)],  # type: ignore[misc]
-            UNIT_SQUARE,
-            rng,
-            grid=grid,
-            bound=rate.reshape(48, 48),
-        )
-        patterns.append(PointPattern(pattern, UNIT_SQUARE))
-    return patterns
+        bound = rate.reshape(48, 48)
+        points = simulate_poisson(lambda s: rate[grid.cell_of(s)], UNIT_SQUARE, rng, grid=grid, bound=bound)
+        return PointPattern(points, UNIT_SQUARE)
+
+    return [replicate() for _ in range(n_replicates)]
 
 
 def real_pattern(name: str) -> PointPattern:
@@ -110,9 +94,8 @@ def real_pattern(name: str) -> PointPattern:
     ...     points.mkdir()
     ...     _ = (points / "trees.csv").write_text("x,y\n0.5,0.5\n1.5,0.2\n")
     ...     _ = (points / "trees.window.json").write_text('{"type": "rectangle", "xrange": [0, 2], "yrange": [0, 1]}')
-    ...     pattern = real_pattern("trees")
-    >>> len(pattern), pattern.window.area
-    (2, 2.0)
+    ...     len(real_pattern("trees"))
+    2
     """
     folder = data_directory() / "points"
     (points,) = read_points(folder / f"{name}.csv", "x", "y", None)
@@ -131,9 +114,8 @@ def real_covariates(name: str, covariates: tuple[str, ...]) -> list[CovariateGri
     ...     points.mkdir()
     ...     _ = (points / "trees.elevation.grid.csv").write_text("0,10,20\n30,40,50\n")
     ...     _ = (points / "trees.elevation.grid.json").write_text('{"xcol": [0, 1, 2], "yrow": [0, 1]}')
-    ...     (elevation,) = real_covariates("trees", ("elevation",))
-    >>> elevation.name, elevation.values.shape
-    ('elevation', (2, 3))
+    ...     real_covariates("trees", ("elevation",))[0].name
+    'elevation'
     """
     folder = data_directory() / "points"
     return [read_covariate(folder / f"{name}.{covariate}.grid.csv", covariate) for covariate in covariates]

@@ -27,9 +27,8 @@ class Regression(NamedTuple):
     Examples
     --------
     >>> from gpsuq.datasets import scissors
-    >>> data = scissors(5)
-    >>> data.X.shape, data.y.shape, data.theta.shape, data.sigma
-    ((5, 1), (5,), (5, 1), 0.2)
+    >>> scissors(5).theta.shape
+    (5, 1)
     """
 
     X: Array
@@ -41,17 +40,10 @@ class Regression(NamedTuple):
 def scissors(n: int = 2000, *, sigma: float = 0.2, seed: int = 0) -> Regression:
     """Section 3.1: y_i = theta_i x_i + e_i with theta_i = 1 or -1, half each, x_i ~ N(0, 1), e_i ~ N(0, 0.2^2).
 
-    Examples
-    --------
-    Two lines that cross; least squares sees none:
-
     >>> import numpy as np
     >>> from gpsuq.datasets import scissors
     >>> data = scissors(2000, seed=1)
-    >>> np.unique(data.theta)
-    array([-1.,  1.])
-    >>> slope, _ = np.polyfit(data.X[:, 0], data.y, 1)
-    >>> bool(abs(slope) < 0.1)
+    >>> bool(abs(np.polyfit(data.X[:, 0], data.y, 1)[0]) < 0.1)  # two lines that cross: least squares sees neither
     True
     """
     rng = np.random.default_rng(seed)
@@ -83,11 +75,8 @@ def correlated(
 
     Examples
     --------
-    The same data with and without outliers:
-
     >>> from gpsuq.datasets import correlated
-    >>> clean, outlying = correlated(200, 3), correlated(200, 3, contamination=0.05)
-    >>> int((clean.y != outlying.y).sum())
+    >>> int((correlated(200, 3).y != correlated(200, 3, contamination=0.05).y).sum())  # the same but for the outliers
     10
     """
     rng = np.random.default_rng(seed)

@@ -68,7 +68,7 @@ class ChainPlan:
             raise GPSError(f"spread_weight must be one number or {self.n_chains} (one per chain), got {len(weights)}")
 
     def spread_weights(self) -> tuple[float, ...]:
-        """Give the spread weight of each chain."""
+        """Return the spread weight of each chain."""
         if isinstance(self.spread_weight, numbers.Real):
             return (float(self.spread_weight),) * self.n_chains
         return tuple(float(weight) for weight in cast(Sequence[float], self.spread_weight))
@@ -159,7 +159,7 @@ class ChainWeights:
         return weights * ~self._left_out[:, self._slot[rows]]
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Give the weights of ``rows``, scaled to a mean of 1 over all rows of each chain."""
+        """Return the weights of ``rows``, scaled to a mean of 1 over all rows of each chain."""
         return self._scaled(rows) if self._table is None else self._table[:, rows]
 
     def _scaled(self, rows: Tensor) -> Tensor:

@@ -162,7 +162,7 @@ def optimizer_tensors(optimizer: Any) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Give an optimiser the state that was saved as ``index/key``, every tensor laid out in memory as its weight is.
+    """Restore what was saved of an optimiser as ``index/key``, every tensor laid out in memory as its weight is.
 
     A fused optimiser walks through weights and state side by side, and files do not keep layouts such as channels last.
     """

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.distributions import Categorical
 
-from gpsuq.core.expectations import base_distribution
-from gpsuq.core.kernels import Gaussian, Laplace, Mixture
+from gpsuq.core.expectations import DEFAULT_OUTCOMES, base_distribution, exact_score
+from gpsuq.core.kernels import Gaussian, Kernel, Laplace, Mixture
 from gpsuq.engine.generative import (
-    Problem,
     TrainingState,
     evaluate,
     noise_variance,
@@ -41,28 +40,48 @@ class Finding:
     message: str
 
 
-def diagnose(problem: Problem, state: TrainingState, expected: Collection[str] = ()) -> list[Finding]:
+def diagnose(state: TrainingState, expected: Collection[str] = ()) -> list[Finding]:
     """Run every check on a finished training state but those whose findings are ``expected``."""
     checks: dict[str, Callable[[], Finding | None]] = {
-        "few-observations": lambda: _too_few_observations(problem, state),
-        "no-overlap": lambda: _no_overlap(problem, state),
+        "few-observations": lambda: _too_few_observations(state),
+        "sampled": lambda: _sampled(state),
+        "no-overlap": lambda: _no_overlap(state),
         "got-worse": lambda: _got_worse(state),
         "still-falling": lambda: _still_falling(state),
-        "chains-disagree": lambda: _chains_disagree(problem, state),
+        "chains-disagree": lambda: _chains_disagree(state),
     }
     found = [check() for code, check in checks.items() if code not in expected]
-    found += _collapses(problem, state)
+    found += _collapses(state)
     return [finding for finding in found if finding is not None and finding.code not in expected]
 
 
-def _too_few_observations(problem: Problem, state: TrainingState) -> Finding | None:
-    n, width = problem.source.n_observations, state.generator.parameter_map.width(random=True)
+def _too_few_observations(state: TrainingState) -> Finding | None:
+    n, width = state.problem.source.n_observations, state.generator.parameter_map.width(random=True)
     if n is None or n >= _FEWEST_PER_NUMBER * width:
         return None
     return Finding(
         "few-observations",
         f"{n} observations for {width} random parameters: their law is hardly identified; fewer random parameters "
         "(random=False), a spread penalty (spread_weight > 0) or more data would help",
+    )
+
+
+def _sampled(state: TrainingState) -> Finding | None:
+    """Check whether outcomes were sampled although no number of them was asked for: there is no exact score."""
+    kernel, algorithm = getattr(state.loss.distance, "kernel", None), state.problem.algorithm
+    if algorithm.n_outcomes is not None or not isinstance(kernel, Kernel):
+        return None
+    step = replace(state.problem, evaluation_draws=algorithm.n_draws, evaluation_rows=algorithm.batch_size)
+    predictive, batch = sampled_predictive(replace(state, problem=step), some_rows(step), "sampled")
+    if exact_score(kernel, predictive, batch.y, mask=batch.mask, n_pairs=1) is not None:
+        return None
+    return Finding(
+        "sampled",
+        f"the kernel score of {type(base_distribution(predictive)).__name__} outcomes has no closed form for the "
+        f"kernel {type(kernel).__name__} and no support small enough to sum over, so {DEFAULT_OUTCOMES} outcomes of "
+        "each draw were sampled: the score is right on average, but noisier; pass Algorithm(n_outcomes=...) for more "
+        "of them (and no such warning), or register a closed form with "
+        "gpsuq.core.expectations.register_kernel_mean and register_kernel_pair",
     )
 
 
@@ -104,13 +123,13 @@ def _still_falling(state: TrainingState) -> Finding | None:
     )
 
 
-def _chains_disagree(problem: Problem, state: TrainingState) -> Finding | None:
+def _chains_disagree(state: TrainingState) -> Finding | None:
     """Score all chains on the same observations: one that is clearly worse is stuck, not merely uncertain."""
     alive = (~state.failed).nonzero().flatten()
     if len(alive) < 2:
         return None
-    batch = some_rows(problem)
-    repeats = [evaluate(problem, state, batch, repeat).score[alive].mean(1) for repeat in range(_REPEATS)]
+    batch = some_rows(state.problem)
+    repeats = [evaluate(state, batch, repeat).score[alive].mean(1) for repeat in range(_REPEATS)]
     score = torch.stack(repeats)
     means = score.mean(0)
     best, worst = int(means.argmin()), int(means.argmax())
@@ -125,9 +144,9 @@ def _chains_disagree(problem: Problem, state: TrainingState) -> Finding | None:
     )
 
 
-def _collapses(problem: Problem, state: TrainingState) -> list[Finding | None]:
+def _collapses(state: TrainingState) -> list[Finding | None]:
     """Compare the spread of the predictive mean and the noise with the variance of y."""
-    spread, noise = _relative_spread(problem, state), noise_variance(problem, state)
+    spread, noise = _relative_spread(state), noise_variance(state)
     if spread is None:
         return []
     unit = state.loss.spread_unit
@@ -152,9 +171,9 @@ def _collapses(problem: Problem, state: TrainingState) -> list[Finding | None]:
     return findings
 
 
-def _relative_spread(problem: Problem, state: TrainingState) -> float | None:
+def _relative_spread(state: TrainingState) -> float | None:
     """Share of the variance of y that the spread of the predictive mean explains; None where there is no mean."""
-    predictive, batch = sampled_predictive(problem, state, some_rows(problem), "spread")
+    predictive, batch = sampled_predictive(state, some_rows(state.problem), "spread")
     if isinstance(base_distribution(predictive), Categorical):
         return None
     try:
@@ -165,13 +184,13 @@ def _relative_spread(problem: Problem, state: TrainingState) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _no_overlap(problem: Problem, state: TrainingState) -> Finding | None:
+def _no_overlap(state: TrainingState) -> Finding | None:
     """Check that the predictive meets the data: far from it a bounded kernel sees nothing and has no gradient."""
     kernel = getattr(state.loss.distance, "kernel", None)
     parts = kernel.kernels if isinstance(kernel, Mixture) else (kernel,)
     if not all(isinstance(part, Gaussian | Laplace) for part in parts):
         return None
-    fit = evaluate(problem, state, some_rows(problem)).fit[~state.failed]
+    fit = evaluate(state, some_rows(state.problem)).fit[~state.failed]
     if float(fit.mean()) < -_OVERLAP:
         return None
     return Finding(

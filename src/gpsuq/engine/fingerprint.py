@@ -144,13 +144,13 @@ def _name(part: Any) -> str:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Give all names that code uses, attributes and those of functions inside it included."""
+    """Return all names that code uses, attributes and those of functions inside it included."""
     inside = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*inside)
 
 
 def _global_names(code: CodeType) -> list[str]:
-    """Give the names of globals that code loads, functions inside it included."""
+    """Return the names of globals that code loads, functions inside it included."""
     names = {item.argval for item in dis.get_instructions(code) if item.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     inside = [_global_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return sorted(names.union(*inside))

@@ -18,8 +18,8 @@ R = TypeVar("R")
 def check_parameters(estimator: Any) -> None:
     """Raise where an argument of an estimator breaks what its class declares in ``_parameter_constraints``.
 
-    These are data, as in scikit-learn: from the name of an argument to a list of types, ``Interval``, ``StrOptions`` and
-    the like, one of which it must fulfil.
+    These are data, as in scikit-learn: from the name of an argument to a list of types, ``Interval``, ``StrOptions``
+    and the like, one of which it must fulfil.
     """
     constraints = getattr(estimator, "_parameter_constraints", {})
     try:

@@ -28,11 +28,11 @@ from gpsuq.core.generators import Generator
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import Batch, evenly_spaced
 from gpsuq.core.seeds import seeded
-from gpsuq.engine.algorithms import Algorithm
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
 from gpsuq.engine.loop import Task
+from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
 from gpsuq.errors import DivergenceError, GPSError, GPSWarning
 from gpsuq.files import under
@@ -55,7 +55,7 @@ class PredictiveLoss(nn.Module):
         self.spread_unit = spread_unit
 
     def predictive(self, noise: Tensor, batch: Batch, *, validate: bool = False) -> Distribution:
-        """Give the distribution of the batch for each draw."""
+        """Return the distribution of the batch for each draw."""
         return self.model(self.generator(noise, batch.x), batch.x, validate=validate)
 
     def forward(
@@ -67,7 +67,7 @@ class PredictiveLoss(nn.Module):
         n_outcomes: int | None,
         with_spread: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Give the two terms of the score and the spread, each (chain, observation)."""
+        """Return the two terms of the score and the spread, each (chain, observation)."""
         batch = Batch(y, x, mask)
         predictive = self.predictive(noise, batch)
         fit, pair = self.distance.terms(predictive, batch, n_outcomes)
@@ -129,7 +129,7 @@ class Problem:
         return 1 if self.distance.refine(1.0) is None or self.algorithm.n_steps < 2 else 2
 
     def phase_steps(self, phase: int) -> int:
-        """Give the steps of a phase; together they make ``n_steps``."""
+        """Return the steps of a phase; together they make ``n_steps``."""
         half = self.algorithm.n_steps // self.n_phases
         return self.algorithm.n_steps - half if phase == self.n_phases - 1 and self.n_phases > 1 else half
 
@@ -220,10 +220,10 @@ class TrainingState(Task):
         problem, in_phase = self.problem, self.step - self.phase_start
         phase_over = in_phase >= problem.phase_steps(self.phase)
         if self.held_out is not None and (phase_over or in_phase % (problem.algorithm.evaluate_every or 1) == 0):
-            _remember_best(self, evaluate(problem, self, self.held_out).score)
+            _remember_best(self, evaluate(self, self.held_out).score)
             phase_over = phase_over or bool(self.stopped.all())
         if phase_over:
-            _end_phase(problem, self)
+            _end_phase(self)
         if self.finished:
             _report_failed(self)
 
@@ -258,7 +258,7 @@ class TrainingState(Task):
 
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         if meta["phase"] > 0:
-            enter_phase(self.problem, self, meta["phase"], meta["noise_variance"])
+            enter_phase(self, meta["phase"], meta["noise_variance"])
         self.generator.load_state_dict(under(tensors, "generator/"))
         restore_optimizer(self.optimizer, under(tensors, "optimizer/"))
         self.best = {name: t.to(self.generator.shared.device) for name, t in under(tensors, "best/").items()} or None
@@ -273,7 +273,7 @@ class TrainingState(Task):
 
 
 def init(problem: Problem, generator: Generator, model: ObservationModel) -> TrainingState:
-    """Give the state before the first step, with the distance resolved on the data and the model tried once."""
+    """Return the state before the first step, with the distance resolved on the data and the model tried once."""
     loss = PredictiveLoss(generator, model, problem.distance, 1.0)
     predictive = _try_model(loss, problem, next(generator.parameters()).dtype)
     sample = problem.source.sample
@@ -374,39 +374,37 @@ def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tens
         parameter.grad.mul_(factor.reshape(shape))
 
 
-def evaluate(problem: Problem, state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
+def evaluate(state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
     """Score observations with the same noise at every call, so that states can be compared: (chain, observation).
 
     Another ``repeat`` takes other noise.
     """
     terms = []
-    for start in range(0, len(batch), problem.evaluation_rows):
-        index = slice(start, start + problem.evaluation_rows)
+    for start in range(0, len(batch), state.problem.evaluation_rows):
+        index = slice(start, start + state.problem.evaluation_rows)
         x, mask = (None if t is None else t[:, index] for t in (batch.x, batch.mask))
         rows = Batch(batch.y[:, index], x, mask)
         # A generator that sees x has noise of its own for each row; otherwise all rows see the same draws.
         address = (repeat, start) if state.generator.conditional else (repeat,)
-        with torch.no_grad(), seeded(problem.seed, "outcomes", repeat, start):
-            predictive, rows = sampled_predictive(problem, state, rows, "evaluate", *address)
+        with torch.no_grad(), seeded(state.problem.seed, "outcomes", repeat, start):
+            predictive, rows = sampled_predictive(state, rows, "evaluate", *address)
             terms.append(state.loss.distance.precise().terms(predictive, rows))
     return Terms(*(torch.cat(parts, 1).cpu() for parts in zip(*terms, strict=True)))
 
 
-def sampled_predictive(
-    problem: Problem, state: TrainingState, batch: Batch, purpose: str, *index: int
-) -> tuple[Distribution, Batch]:
-    """Give the predictive of a batch for draws addressed by ``purpose`` and ``index``, and the batch on its device."""
+def sampled_predictive(state: TrainingState, batch: Batch, purpose: str, *index: int) -> tuple[Distribution, Batch]:
+    """Return the predictive of a batch for draws addressed by purpose and index, and the batch on its device."""
     generator = state.generator
     device, dtype = generator.shared.device, generator.shared.dtype
     batch = batch.to(device, dtype)
     rows = len(batch) if generator.conditional else 1
-    shape = (problem.plan.n_chains, rows, problem.evaluation_draws, generator.noise_dim)
-    with torch.no_grad(), seeded(problem.seed, purpose, *index):
+    shape = (state.problem.plan.n_chains, rows, state.problem.evaluation_draws, generator.noise_dim)
+    with torch.no_grad(), seeded(state.problem.seed, purpose, *index):
         return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
 
 
 def some_rows(problem: Problem) -> Batch:
-    """Give a few hundred observations, evenly spaced and the same in every process."""
+    """Return a few hundred observations, evenly spaced and the same in every process."""
     data = problem.source.sample
     return data.rows(evenly_spaced(len(data), min(len(data), problem.evaluation_rows)))
 
@@ -450,18 +448,18 @@ def _restore_best(state: TrainingState, clearly: float) -> None:
             parameter.copy_(_choose(restore, owner, state.best[name], parameter))
 
 
-def _end_phase(problem: Problem, state: TrainingState) -> None:
+def _end_phase(state: TrainingState) -> None:
     """Restore the best states; go on with the refined distance, or finish."""
-    _restore_best(state, problem.algorithm.clearly)
-    if state.phase + 1 < problem.n_phases:
-        enter_phase(problem, state, state.phase + 1, noise_variance(problem, state))
+    _restore_best(state, state.problem.algorithm.clearly)
+    if state.phase + 1 < state.problem.n_phases:
+        enter_phase(state, state.phase + 1, noise_variance(state))
     else:
         state.finished = True
 
 
-def enter_phase(problem: Problem, state: TrainingState, phase: int, variance: float | None) -> None:
+def enter_phase(state: TrainingState, phase: int, variance: float | None) -> None:
     """Go on with the distance refined by the variance of the noise; scores of another kernel do not count any more."""
-    refined = None if variance is None else problem.distance.refine(variance)
+    refined = None if variance is None else state.problem.distance.refine(variance)
     if refined is not None:
         state.loss.distance = refined
     state.phase, state.phase_start, state.noise_variance = phase, state.step, variance
@@ -469,9 +467,9 @@ def enter_phase(problem: Problem, state: TrainingState, phase: int, variance: fl
     state.stale = torch.zeros_like(state.stale)
 
 
-def noise_variance(problem: Problem, state: TrainingState) -> float | None:
+def noise_variance(state: TrainingState) -> float | None:
     """Median over draws and observations of Var(Y | theta, x), summed over coordinates; None where it is unknown."""
-    predictive, batch = sampled_predictive(problem, state, some_rows(problem), "noise-variance")
+    predictive, batch = sampled_predictive(state, some_rows(state.problem), "noise-variance")
     if isinstance(base_distribution(predictive), Categorical):
         return None
     try:

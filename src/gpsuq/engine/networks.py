@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
 from gpsuq.engine.loop import Task
-from gpsuq.engine.recipes import Recipe
+from gpsuq.engine.settings import Recipe
 from gpsuq.engine.sources import Batches
 from gpsuq.errors import DivergenceError, GPSError
 from gpsuq.files import under
@@ -45,12 +45,12 @@ class NetworkTraining(Task):
     keep_every: int = 1
 
     def __post_init__(self) -> None:
-        if len(self.batches) == 0:
+        if self.batches.length == 0:
             raise GPSError("there is nothing to train on: at least 2 observations are needed")
         if self.fabric.world_size > 1:
             raise GPSError("networks are trained in one process; use a Fabric with one device")
-        self.n_epochs = self.recipe.n_epochs(len(self.batches))
-        self.n_steps = self.n_epochs * len(self.batches)
+        self.n_epochs = self.recipe.n_epochs(self.batches.length)
+        self.n_steps = self.n_epochs * self.batches.length
         self._module, self.optimizer = self.fabric.setup(self.network, self.recipe.make_optimizer(self.network))
         self._last = math.nan
 
@@ -69,7 +69,7 @@ class NetworkTraining(Task):
             self._last = float(loss.detach())
             yield loss
             total += self._last
-        self.losses_of_epochs.append(total / len(self.batches))
+        self.losses_of_epochs.append(total / self.batches.length)
         self.seconds += time.perf_counter() - started
 
     def see_gradients(self) -> None:
@@ -101,7 +101,7 @@ class NetworkTraining(Task):
         restore_optimizer(self.optimizer, under(tensors, "optimizer/"))
         self.epoch, self.seconds = int(meta["epoch"]), float(meta["seconds"])
         self.losses_of_epochs = [float(loss) for loss in meta["losses"]]
-        self.step = self.epoch * len(self.batches)
+        self.step = self.epoch * self.batches.length
         self.finished = self.epoch >= self.n_epochs
         if self.finished:
             self.network.eval()

@@ -26,7 +26,7 @@ def stage(text: str) -> Iterator[None]:
 
 @contextmanager
 def counting_bar(show: bool, text: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Give a function to tell how many of ``total`` are done; it does nothing where ``show`` is false.
+    """Yield a function to tell how many of ``total`` are done; it does nothing where ``show`` is false.
 
     Where the total is None, the bar says only that something is going on.
     """
@@ -70,7 +70,7 @@ class Download:
         self._bar.update(self._task, total=n_bytes or None)  # servers need not tell it
 
     def update(self, n_bytes: int) -> None:
-        """Tell that so many more have come."""
+        """Advance by what has come."""
         self._bar.advance(self._task, n_bytes)
 
     def reset(self) -> None:
@@ -83,7 +83,7 @@ class Download:
 
 @contextmanager
 def download_bar(show: bool, text: str) -> Iterator[Download | None]:
-    """Give a bar of bytes; None where nothing is shown."""
+    """Yield a bar of bytes; None where nothing is shown."""
     if not show:
         yield None
         return
@@ -102,7 +102,7 @@ def _training() -> str:
 
 
 def _bar(*amounts: ProgressColumn) -> Progress:
-    """Give a bar that says what is done, how much, how fast, one number of it, and the time left."""
+    """Return a bar that says what is done, how much, how fast, one number of it, and the time left."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

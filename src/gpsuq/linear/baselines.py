@@ -76,14 +76,14 @@ class BayesianLinearPosterior:
         self._root: Array = np.linalg.solve(r, np.eye(p))  # root @ root.T = (X'X)^-1
         return self
 
-    def _design(self, X: Array) -> Array:
+    def _design(self, X: Any) -> Array:
+        X = np.asarray(X, dtype=np.float64)
         return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
 
     @property
     def sd(self) -> Array:
         """Scale of each coefficient's t distribution: its standard error."""
-        result: Array = np.sqrt(self.residual_variance * np.square(self._root).sum(1))
-        return result
+        return np.asarray(np.sqrt(self.residual_variance * np.square(self._root).sum(1)))
 
     def sample_parameters(self, n_draws: int = 1000, seed: int = 0) -> pd.DataFrame:
         """Draw coefficients and sigma: one column per coefficient, then ``sigma``."""
@@ -93,33 +93,32 @@ class BayesianLinearPosterior:
         return pd.DataFrame(theta, columns=self.names).assign(sigma=sigma)
 
     def interval(self, coverage: float = 0.95) -> Array:
-        """Equal-tailed interval of each coefficient, (2, p)."""
-        half = stats.t.ppf(0.5 + check_coverage(coverage) / 2.0, self.df) * self.sd
-        return np.stack([self.mean - half, self.mean + half])
+        """Return the equal-tailed interval of each coefficient, (2, p)."""
+        return self._around(self.mean, self.sd, coverage)
+
+    def _around(self, center: Array, scale: Array, coverage: float) -> Array:
+        half = stats.t.ppf(0.5 + check_coverage(coverage) / 2.0, self.df) * scale
+        return np.stack([center - half, center + half])
 
     def summary(self, coverage: float = 0.95) -> pd.DataFrame:
-        """One row per coefficient: mean, standard error, interval."""
+        """Return one row per coefficient: mean, standard error, interval."""
         lower, upper = self.interval(coverage)
         table = {"mean": self.mean, "estimation_sd": self.sd, "mean_lower": lower, "mean_upper": upper}
         return pd.DataFrame(table, index=pd.Index(self.names, name="parameter"))
 
     def predict(self, X: Any) -> Array:
-        """Give the mean of the predictive at every row of X."""
-        result: Array = self._design(np.asarray(X, dtype=np.float64)) @ self.mean
-        return result
+        """Return the mean of the predictive at every row of X."""
+        return self._design(X) @ self.mean
 
     def sample_predictive(self, X: Any, n_draws: int = 1000, seed: int = 0) -> Array:
         """Draw new observations, (draw, row)."""
         draws = self.sample_parameters(n_draws, seed)
         noise = np.random.default_rng([seed, 1]).standard_normal((n_draws, len(X)))
-        mean = draws[self.names].to_numpy() @ self._design(np.asarray(X, dtype=np.float64)).T
-        result: Array = mean + draws["sigma"].to_numpy()[:, None] * noise
-        return result
+        mean = draws[self.names].to_numpy() @ self._design(X).T
+        return mean + draws["sigma"].to_numpy()[:, None] * noise
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> Array:
-        """Equal-tailed interval for new observations, (2, n)."""
-        design = self._design(np.asarray(X, dtype=np.float64))
+        """Return the equal-tailed interval for new observations, (2, n)."""
+        design = self._design(X)
         scale = np.sqrt(self.residual_variance * (1.0 + np.square(design @ self._root).sum(1)))
-        half = stats.t.ppf(0.5 + check_coverage(coverage) / 2.0, self.df) * scale
-        center = design @ self.mean
-        return np.stack([center - half, center + half])
+        return self._around(design @ self.mean, scale, coverage)

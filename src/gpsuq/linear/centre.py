@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq.core import mixtures
-from gpsuq.linear.equal import FARTHEST, EqualFit, at_the_mean, bounded, weighted_least_squares
-from gpsuq.linear.laws import Law
+from gpsuq.linear.equal import FARTHEST, EqualFit, at_the_mean, bounded, solve_ridged, weighted_least_squares
+from gpsuq.linear.laws import Law, inverses, marginals
 from gpsuq.linear.sample import Sample
 from gpsuq.linear.units import LinearUnits, blocks
 
@@ -24,24 +24,22 @@ _FARTHEST_SCORE = 3.0
 
 
 def equal_centres(sample: Sample, weights: Array, fit: EqualFit) -> Array:
-    """Coefficients of every chain, weights (chain, n), from where the fit of all rows stands: (chain, q)."""
-    design, y, _ = sample.flat()
-    sizes = fit.sizes(sample.columns[sample.mask])
+    """Return the coefficients of every chain, weights (chain, n), from where the fit of all rows stands: (chain, q)."""
+    rows = sample.flat()
+    sizes = fit.sizes(rows.columns)
     result = []
     for weight in weights:
-        by_row = np.broadcast_to(weight[:, None], sample.y.shape)[sample.mask]
+        rows = rows._replace(weight=sample.of_measures(weight))
         coefficients = fit.coefficients
         for _ in range(_SWEEPS):
-            counts = fit.counts(y - design @ coefficients, sizes)
-            coefficients = weighted_least_squares(design, y, by_row * counts)
-        if fit.usual is None:
-            coefficients = at_the_mean(coefficients, design, y, by_row, fit.bulk)
-        result.append(coefficients)
+            counts = rows.weight * fit.counts(rows.residuals(coefficients), sizes)
+            coefficients = weighted_least_squares(rows.design, rows.y, counts)
+        result.append(at_the_mean(coefficients, rows, fit.bulk) if fit.usual is None else coefficients)
     return np.stack(result)
 
 
 def law_centres(sample: Sample, weights: Array, law: Law, *, weighted: bool) -> Array:
-    r"""Mean coefficients of every chain: generalised least squares with the variances of the law, (chain, q).
+    r"""Return the mean coefficients of every chain: generalised least squares with the law's variances, (chain, q).
 
     .. math:: m = \Bigl(\sum_i w_i A_i' V_i^{-1} A_i\Bigr)^{-1} \sum_i w_i A_i' V_i^{-1} y_i, \qquad
               V_i = A_i \operatorname{Cov}(\theta) A_i' + \sigma^2 I ,
@@ -49,33 +47,28 @@ def law_centres(sample: Sample, weights: Array, law: Law, *, weighted: bool) -> 
     and the weights of far observations reduced. Without ``weighted`` :math:`V_i` only says which these are: where the
     relation is curved, weights would move the line.
     """
-    design, n_measures = sample.design, sample.design.shape[1]
+    design, q = sample.design, sample.design.shape[2]
     covariance, variance = law.moments()
-    marginal = (design @ covariance) @ design.swapaxes(1, 2) + variance * np.eye(n_measures)
-    inverse = 1.0 / marginal if n_measures == 1 else np.linalg.inv(marginal)
+    inverse = inverses(marginals(design, design @ covariance, variance))
     precise = inverse @ design if weighted else design
     outer = np.einsum("ntq,ntp->nqp", design, precise).reshape(len(sample), -1)
     pull = np.einsum("ntq,nt->nq", precise, sample.y)
     limit = FARTHEST**2 + sample.mask.sum(1) - 1.0
-    q = design.shape[2]
     result = []
     for weight in weights:
         center = law.center
         for _ in range(_SWEEPS):
             residual = (sample.y - design @ center) * sample.mask
             counts = weight * bounded(np.einsum("nt,nts,ns->n", residual, inverse, residual), limit)
-            gram = (counts @ outer).reshape(q, q)
-            gram += np.diag(1e-10 * np.diag(gram) + 1e-12 * np.diag(gram).max() + np.finfo(float).tiny)
-            center = np.linalg.solve(gram, counts @ pull)
+            center = solve_ridged((counts @ outer).reshape(q, q), counts @ pull)
         result.append(center)
     return np.stack(result)
 
 
 def equal_share(sample: Sample, fit: EqualFit) -> float:
     """Return :func:`effective_share` of what rows count in the fit of equal coefficients."""
-    design, y, weight = sample.flat()
-    counts = fit.counts(y - design @ fit.coefficients, fit.sizes(sample.columns[sample.mask]))
-    return effective_share(counts, weight)
+    rows = sample.flat()
+    return effective_share(fit.counts(rows.residuals(fit.coefficients), fit.sizes(rows.columns)), rows.weight)
 
 
 def law_share(sample: Sample, law: Law, *, weighted: bool) -> float:
@@ -96,13 +89,12 @@ def effective_share(counts: Array, weight: Array) -> float:
 
 
 def sigma_factors(sample: Sample, weights: Array, law: Law) -> Array:
-    """By what factor the noise differs in every chain, (chain,), whose weights say how much each residual counts."""
-    design, y, weight = sample.flat()
+    """Return the factor by which the noise differs in every chain, (chain,), by how much each residual counts there."""
+    design, y, weight, _ = sample.flat()
     loc, scale = law.components(design)
     size = np.minimum(np.square(mixtures.normal_scores(y, loc, scale, law.share)), _FARTHEST_SCORE**2)
-    by_row = np.stack([np.broadcast_to(each[:, None], sample.y.shape)[sample.mask] for each in weights])
-    result: Array = np.sqrt((by_row @ size / by_row.sum(1)) / (weight @ size / weight.sum()))
-    return result
+    by_row = np.stack([sample.of_measures(each) for each in weights])
+    return np.asarray(np.sqrt((by_row @ size / by_row.sum(1)) / (weight @ size / weight.sum())))
 
 
 def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, rng: np.random.Generator) -> Array:
@@ -113,8 +105,7 @@ def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, 
     df = max(n - k, 1.0)
     draws = rng.standard_normal((n_chains, len(center))) / np.sqrt(rng.chisquare(df, (n_chains, 1)) / df)
     draws[:, k:] = 0.0
-    result: Array = center + (draws - draws.mean(0)) * (scale / np.sqrt(n))
-    return result
+    return np.asarray(center + (draws - draws.mean(0)) * (scale / np.sqrt(n)))
 
 
 def step_over_all_rows(
@@ -132,14 +123,7 @@ def step_over_all_rows(
     for rows in blocks(len(y)):
         design, weights = units.design(X[rows]), np.ones(1) if weight is None else weight[rows]
         residuals = units.residuals(X[rows], y[rows]) - design @ center
-        if robust is not None:
-            counts = robust.noise.precision(residuals)
-            near = weights * bounded(np.square(residuals / robust.bulk))
-            plain += design.T @ near
-            level += float(near @ residuals)
-            if rows.start == 0:  # a mean that some rows tell
-                slopes += np.array([(weights * counts).sum(), (weights * robust.noise.curvature(residuals)).sum()])
-        elif equal is not None:
+        if equal is not None:
             counts = equal.counts(residuals, equal.sizes(X[rows]))
         else:
             usual = np.einsum("nq,qp,np->n", design, covariance, design) + variance
@@ -147,10 +131,15 @@ def step_over_all_rows(
         counts = weights * counts
         gram += (design.T * counts) @ design
         pull += design.T @ (counts * residuals)
-    gram += np.diag(1e-10 * np.diag(gram) + 1e-12 * np.diag(gram).max() + np.finfo(float).tiny)
+        if robust is not None:
+            near = weights * bounded(np.square(residuals / robust.bulk))
+            plain += design.T @ near
+            level += float(near @ residuals)
+            if rows.start == 0:  # a mean that some rows tell
+                slopes += np.array([counts.sum(), (weights * robust.noise.curvature(residuals)).sum()])
     # Weighted least squares goes a part of the way that the mean curvature of the loss tells.
     part = float(np.clip(slopes[1] / slopes[0], 0.2, 1.0)) if slopes[0] > 0 else 1.0
-    result: Array = np.linalg.solve(gram, pull) / part
+    result = solve_ridged(gram, pull) / part
     if robust is not None and plain[-1] > 0:  # these weights would move the level to the mode of skewed noise
         result[-1] = (level - plain[:-1] @ result[:-1]) / plain[-1]
     return result

@@ -48,15 +48,14 @@ def fit(
 
     Example: gpsuq fit linear data.csv --target y --out model
     """
-    console = Console()
-    with speaking(console):
+    with speaking() as console:
         from gpsuq.engine.checkpoints import resumable, unfinished
         from gpsuq.errors import GPSWarning
         from gpsuq.linear.estimator import DEFAULT_STEPS, GPSLinearRegression
         from gpsuq.linear.report import checked_linear_page, linear_checks
         from gpsuq.plots.style import save_figure
-        from gpsuq.reports.checks import write_checks
         from gpsuq.reports.page import write_page
+        from gpsuq.reports.saved import write_checks
         from gpsuq.storage import replaced, write_model, written_files
         from gpsuq.tables.reading import numbered, read_table, split_table
 

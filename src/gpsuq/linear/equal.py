@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gpsuq.core.calibration import ScaleModel, fit_scale
 from gpsuq.linear.pilot import residual_scale
+from gpsuq.linear.sample import Rows
 
 Array = NDArray[np.floating]
 
@@ -45,27 +46,24 @@ class NoiseLaw:
     bulk: float
 
     def log_joint(self, residuals: Array) -> Array:
-        """Log of weight times density of every sigma, (..., k)."""
+        """Return the log of weight times density of every sigma, (..., k)."""
         standardised = np.clip(residuals[..., None] / self.sigma, -1e150, 1e150)
         with np.errstate(divide="ignore"):
             factor = np.log(self.weight) - np.log(self.sigma)
-        result: Array = factor - 0.5 * np.square(standardised)
-        return result
+        return np.asarray(factor - 0.5 * np.square(standardised))
 
     def precision(self, residuals: Array) -> Array:
-        """Give what a row counts in least squares: the mean of 1 / sigma^2 given its residual, less far out."""
+        """Return what a row counts in least squares: the mean of 1 / sigma^2 given its residual, less far out."""
         log = self.log_joint(residuals)
         share = np.exp(log - log.max(-1, keepdims=True))
         near = bounded(np.square(residuals / self.bulk), _FAR**2)
-        result: Array = near * (share @ (1.0 / np.square(self.sigma))) / share.sum(-1)
-        return result
+        return np.asarray(near * (share @ (1.0 / np.square(self.sigma))) / share.sum(-1))
 
     def curvature(self, residuals: Array) -> Array:
-        """Give the derivative of residual times precision: what a row adds to the curvature of the loss."""
+        """Return the derivative of residual times precision: what a row adds to the curvature of the loss."""
         step = 1e-3 * float(self.sigma[self.weight.argmax()])
         above, below = residuals + step, residuals - step
-        result: Array = (above * self.precision(above) - below * self.precision(below)) / (2.0 * step)
-        return result
+        return (above * self.precision(above) - below * self.precision(below)) / (2.0 * step)
 
     @property
     def sd(self) -> float:
@@ -77,9 +75,9 @@ class NoiseLaw:
 class EqualFit:
     """Coefficients (q,), the law of the noise, and the robust scale of the bulk of the residuals.
 
-    ``usual`` says what residuals measure at the columns of a row, where the fit is least squares without what lies far
-    outside of that (:func:`near_least_squares`), ``precise`` whether rows count one over its square there. It is None
-    where rows count what the noise law says of them.
+    ``usual`` is the size of residuals at the columns of a row, where the fit is least squares without rows far outside
+    of it (:func:`near_least_squares`): a row then counts 1, or one over its squared size where that is ``precise``.
+    Without it, rows count what the noise law says.
     """
 
     coefficients: Array
@@ -89,96 +87,81 @@ class EqualFit:
     precise: bool = False
 
     def sizes(self, columns: Array) -> Array | None:
-        """Return what residuals usually measure at rows of columns (n, p) of the table; None where none is known."""
-        return None if self.usual is None else _usual_sizes(self.usual, columns, self.bulk)
+        """Return the usual sizes of residuals at rows of columns (n, p) of the table; None where there are none."""
+        if self.usual is None:
+            return None
+        least = _LEAST_USUAL * self.bulk  # or few rows would count
+        return np.asarray(np.maximum(self.usual(columns) / _MEAN_SIZE, least))
 
     def counts(self, residuals: Array, sizes: Array | None) -> Array:
-        """Return what rows with these residuals, and of these usual sizes, count in least squares."""
-        return self.noise.precision(residuals) if sizes is None else _near_counts(residuals, sizes, self.precise)
+        """Return what rows with these residuals and usual sizes count in least squares."""
+        if sizes is None:
+            return self.noise.precision(residuals)
+        near = bounded(np.square(residuals / sizes))
+        return near / np.square(sizes) if self.precise else near
 
-    def without(self, design: Array, y: Array, weight: Array, columns: Array) -> EqualFit:
+    def without(self, rows: Rows) -> EqualFit:
         """Fit some of the rows from where this fit stands."""
         if self.usual is None:
-            coefficients, noise = _em(design, y, weight, self.coefficients, self.noise, _WARM_SWEEPS)
-            return replace(self, coefficients=at_the_mean(coefficients, design, y, weight, self.bulk), noise=noise)
-        counts = self.counts(y - design @ self.coefficients, self.sizes(columns))
-        return replace(self, coefficients=weighted_least_squares(design, y, weight * counts))
+            coefficients, noise = _em(rows, self.coefficients, self.noise, _WARM_SWEEPS)
+            return replace(self, coefficients=at_the_mean(coefficients, rows, self.bulk), noise=noise)
+        counts = self.counts(rows.residuals(self.coefficients), self.sizes(rows.columns))
+        return replace(self, coefficients=weighted_least_squares(rows.design, rows.y, rows.weight * counts))
 
 
-def fit_equal(design: Array, y: Array, weight: Array, start: Array, sigma_floor: float = 0.0) -> EqualFit:
-    """Fit y (n,) to the columns of ``design`` (n, q) from ``start`` (q,), which has to be robust."""
-    noise = _grid(_scale(y - design @ start, design.shape[1], weight, sigma_floor), y - design @ start)
-    coefficients, noise = _em(design, y, weight, start, noise)
-    bulk = _scale(y - design @ coefficients, design.shape[1], weight, sigma_floor)
-    return EqualFit(at_the_mean(coefficients, design, y, weight, bulk), noise, bulk)
+def fit_equal(rows: Rows, start: Array, sigma_floor: float = 0.0) -> EqualFit:
+    """Fit one coefficient vector to the rows from ``start`` (q,), which has to be robust."""
+    noise = _grid(_bulk(rows, start, sigma_floor), rows.residuals(start))
+    coefficients, noise = _em(rows, start, noise)
+    bulk = _bulk(rows, coefficients, sigma_floor)
+    return EqualFit(at_the_mean(coefficients, rows, bulk), noise, bulk)
 
 
-def near_least_squares(
-    design: Array,
-    y: Array,
-    weight: Array,
-    columns: Array,
-    fit: EqualFit,
-    *,
-    seed: int,
-    straight: bool,
-    sigma_floor: float = 0.0,
-) -> EqualFit:
+def near_least_squares(rows: Rows, fit: EqualFit, *, seed: int, straight: bool, sigma_floor: float = 0.0) -> EqualFit:
     """Fit least squares without the rows that are far outside what is usual at their x.
 
     Where the relation is curved, or noise changes with x, robust weights would move the line to where most rows are.
     What is usual is learned from the sizes of robust residuals: rows at the end of a curve are not outliers. Where the
     relation is ``straight``, rows count one over the square of it: those that noise hardly moves tell the line best.
     """
-    coefficients = fit.coefficients
     for _ in range(2):
-        residuals = y - design @ coefficients
-        usual = fit_scale(columns, np.abs(residuals), weight, seed=seed)
-        sizes = _usual_sizes(usual, columns, fit.bulk)
-        coefficients = weighted_least_squares(design, y, weight * _near_counts(residuals, sizes, straight))
-    residuals = y - design @ coefficients
-    counts = weight * _near_counts(residuals, sizes, precise=False)
+        residuals = rows.residuals(fit.coefficients)
+        usual = fit_scale(rows.columns, np.abs(residuals), rows.weight, seed=seed)
+        fit = replace(fit, usual=usual, precise=straight)
+        sizes = fit.sizes(rows.columns)
+        counts = rows.weight * fit.counts(residuals, sizes)
+        fit = replace(fit, coefficients=weighted_least_squares(rows.design, rows.y, counts))
+    residuals = rows.residuals(fit.coefficients)
+    counts = rows.weight * replace(fit, precise=False).counts(residuals, sizes)
     sigma = max(float(np.sqrt(np.average(np.square(residuals), weights=counts))), sigma_floor, np.finfo(float).tiny)
     # One sigma: residuals stay in proportion, and calibration says how their size changes with x.
-    bulk = _scale(residuals, design.shape[1], weight, sigma_floor)
-    return EqualFit(coefficients, NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk, usual, straight)
+    bulk = _bulk(rows, fit.coefficients, sigma_floor)
+    return replace(fit, noise=NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk=bulk)
 
 
-def _usual_sizes(usual: ScaleModel, columns: Array, bulk: float) -> Array:
-    """Return the standard deviation of residuals at rows of columns, kept from being so small that few rows count."""
-    result: Array = np.maximum(usual(columns) / _MEAN_SIZE, _LEAST_USUAL * bulk)
-    return result
-
-
-def _near_counts(residuals: Array, sizes: Array, precise: bool) -> Array:
-    """Give what rows count: 1, or one over their squared size where that is ``precise``, and far outside little."""
-    near = bounded(np.square(residuals / sizes))
-    return near / np.square(sizes) if precise else near
-
-
-def at_the_mean(coefficients: Array, design: Array, y: Array, weight: Array, bulk: float) -> Array:
+def at_the_mean(coefficients: Array, rows: Rows, bulk: float) -> Array:
     """Move the level, the last coefficient, to the mean of the residuals without those that are far out.
 
     Weights that favour the middle of the noise give its mode where it is skewed; slopes are the same for both.
     """
-    residuals = y - design @ coefficients
-    counts = weight * bounded(np.square(residuals / bulk)) * design[:, -1]
+    residuals = rows.residuals(coefficients)
+    counts = rows.weight * bounded(np.square(residuals / bulk)) * rows.design[:, -1]
     total = float(counts.sum())
     if total <= 0:  # no intercept
         return coefficients
-    result: Array = coefficients.copy()
+    result = coefficients.copy()
     result[-1] += float(counts @ residuals) / total
     return result
 
 
 def bounded(distance: Array, limit: float | Array = FARTHEST**2) -> Array:
-    """Weight of a squared distance: 1 up to the limit, beyond it so small that farther away means less pull."""
-    result: Array = np.square(limit / np.maximum(distance, limit))
-    return result
+    """Return the weight of a squared distance: 1 up to the limit, beyond it so small that farther means less pull."""
+    return np.asarray(np.square(limit / np.maximum(distance, limit)))
 
 
-def _scale(residuals: Array, k: int, weight: Array, sigma_floor: float) -> float:
-    return max(residual_scale(residuals, k, weight), sigma_floor, np.finfo(float).tiny)
+def _bulk(rows: Rows, coefficients: Array, sigma_floor: float) -> float:
+    scale = residual_scale(rows.residuals(coefficients), rows.design.shape[1], rows.weight)
+    return max(scale, sigma_floor, np.finfo(float).tiny)
 
 
 def _grid(scale: float, residuals: Array) -> NoiseLaw:
@@ -191,36 +174,37 @@ def _grid(scale: float, residuals: Array) -> NoiseLaw:
     return NoiseLaw(scale * ratio**exponent, weight / weight.sum(), scale)
 
 
-def _em(
-    design: Array, y: Array, weight: Array, coefficients: Array, noise: NoiseLaw, sweeps: int = _SWEEPS
-) -> tuple[Array, NoiseLaw]:
+def _em(rows: Rows, coefficients: Array, noise: NoiseLaw, sweeps: int = _SWEEPS) -> tuple[Array, NoiseLaw]:
     """Take EM sweeps from coefficients and weights of the sigmas until the likelihood stands still."""
-    sigma, share = noise.sigma, noise.weight
-    prior = np.zeros_like(share)
+    prior = np.zeros_like(noise.weight)
     prior[min(_BELOW, len(prior) - 1)] = _SMOOTHING
-    total = weight.sum() + prior.sum()
-    precision, bulk = 1.0 / np.square(sigma), noise.bulk
+    total = rows.weight.sum() + prior.sum()
+    precision = 1.0 / np.square(noise.sigma)
     last = -np.inf
     for _ in range(sweeps):
-        log = NoiseLaw(sigma, share, bulk).log_joint(y - design @ coefficients)
+        residuals = rows.residuals(coefficients)
+        log = noise.log_joint(residuals)
         largest = log.max(1)
         responsibility = np.exp(log - largest[:, None])
         total_density = responsibility.sum(1)
         responsibility /= total_density[:, None]
-        likelihood = float(weight @ (largest + np.log(total_density)))
-        share = (weight @ responsibility + prior) / total
-        near = bounded(np.square((y - design @ coefficients) / bulk), _FAR**2)
-        coefficients = weighted_least_squares(design, y, weight * near * (responsibility @ precision))
-        if likelihood - last < _CONVERGED * len(y):
+        likelihood = float(rows.weight @ (largest + np.log(total_density)))
+        noise = replace(noise, weight=(rows.weight @ responsibility + prior) / total)
+        near = bounded(np.square(residuals / noise.bulk), _FAR**2)
+        counts = rows.weight * near * (responsibility @ precision)
+        coefficients = weighted_least_squares(rows.design, rows.y, counts)
+        if likelihood - last < _CONVERGED * len(rows.y):
             break
         last = likelihood
-    return coefficients, NoiseLaw(sigma, share, bulk)
+    return coefficients, noise
 
 
 def weighted_least_squares(design: Array, y: Array, weight: Array) -> Array:
-    """Solve least squares with weights (n,); a ridge far below what data can show serves columns without variation."""
-    gram = (design.T * weight) @ design
+    """Solve least squares with weights (n,)."""
+    return solve_ridged((design.T * weight) @ design, design.T @ (weight * y))
+
+
+def solve_ridged(gram: Array, pull: Array) -> Array:
+    """Solve normal equations; a ridge far below what data can show serves columns without variation."""
     diagonal = np.diag(gram)
-    gram = gram + np.diag(1e-10 * diagonal + 1e-12 * diagonal.max() + np.finfo(float).tiny)
-    result: Array = np.linalg.solve(gram, design.T @ (weight * y))
-    return result
+    return np.linalg.solve(gram + np.diag(1e-10 * diagonal + 1e-12 * diagonal.max() + np.finfo(float).tiny), pull)

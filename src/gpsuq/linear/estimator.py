@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import column_or_1d
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpsuq.core import mixtures
@@ -25,13 +25,14 @@ from gpsuq.core.kernels import squared_robust_scale
 from gpsuq.core.observations import check_finite_rows, checked_weight
 from gpsuq.core.seeds import quasi_normal, random_block, seed_from
 from gpsuq.core.summaries import summary_table
+from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.linear import rows
 from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
 from gpsuq.linear.plots import coefficients
 from gpsuq.linear.sample import LinearSettings
-from gpsuq.linear.subgroups import principal_direction, split_points
 from gpsuq.storage import save
 
 if TYPE_CHECKING:
@@ -42,12 +43,9 @@ Array = NDArray[np.floating]
 
 DEFAULT_STEPS = 300
 _DRAWS = 512  # kept of each chain, for summaries
-_EXPLAINING = 1024  # draws that rows are explained by, at least
-_NUMBERS = 1 << 22  # held at once when predicting
-_SURPRISING = 5.0  # nats
-_MADE = 32  # outcomes that say how surprising an ordinary one is
 _RESERVED = {"intercept", "sigma", "subgroup", "subgroup_probability", "outlier_score", "outlier", "rows"}
 _SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no warning
+_AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 
 class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -142,6 +140,18 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "fit_intercept": ["boolean"],
+        "random_intercept": ["boolean", StrOptions({"auto"})],
+        "spread_weight": [Interval(Real, None, None, closed="neither"), StrOptions({"auto"})],
+        "n_chains": [_AT_LEAST_1],
+        "n_steps": [_AT_LEAST_1],
+        "n_draws": [Interval(Integral, 2, None, closed="left")],
+        "batch_size": [_AT_LEAST_1],
+        "generator": [MLP, None],
+        "progress": ["boolean"],
+    }
+
     def __init__(
         self,
         *,
@@ -170,7 +180,15 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     # --- fitting -----------------------------------------------------------------------------------------------------
 
     @whole_or_not_at_all
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> GPSLinearRegression:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        checkpoint: str | Path | None = None,
+    ) -> GPSLinearRegression:
         """Fit the law of the coefficients.
 
         Parameters
@@ -181,16 +199,18 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Frequency weights: 2 counts like the same row twice, 0 like no row.
         groups
             Labels (n,) of subjects measured repeatedly: all rows of one share one theta.
+        checkpoint
+            Directory to keep the training in; a fit that was stopped goes on from there, bit for bit.
         """
-        settings = self._settings()
-        _name_missing_targets(y)
+        settings = self._settings(grouped=groups is not None)
+        _check_finite_targets(y)
         X, y = validate_data(
             self, X, y, y_numeric=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
         )
         check_finite_rows("X", X)
         y = y.astype(np.float64)
         weight = _sample_weight(sample_weight, len(y))
-        codes = None if groups is None else _group_codes(groups, len(y))
+        codes = None if groups is None else rows.group_codes(groups, len(y))
         names = self._names()
         reserved = sorted(set(names) & _RESERVED)
         if reserved:
@@ -205,38 +225,29 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise GPSError("at least 2 observations with positive weight are needed")
         if np.ptp(y) <= 1e-12 * np.abs(y).max():
             raise GPSError("y is constant: there is nothing to regress")
-        level = codes is not None if self.random_intercept == "auto" else bool(self.random_intercept)
-        if level and codes is None:
+        if settings.random_level and codes is None:
             _warn("without groups a random intercept can hardly be told from sigma: trust levels far apart only")
-        settings = replace(settings, random_level=level)
-        self._set_fit(fit_linear(X, y, weight, codes, names, settings, intercept=self.fit_intercept), settings.seed)
+        with resumable(None if checkpoint is None else Path(checkpoint), keep=True):
+            fit = fit_linear(X, y, weight, codes, names, settings, intercept=self.fit_intercept)
+        self._set_fit(fit, settings.seed)
         for finding in self.findings_:
             if finding.code not in _SILENT:
                 _warn(finding.message)
         return self
 
-    def _settings(self) -> LinearSettings:
-        """Check the arguments and give them as the training takes them."""
-        if self.random_intercept not in (True, False, "auto"):
-            raise GPSError(f'random_intercept must be True, False or "auto", got {self.random_intercept!r}')
+    def _settings(self, *, grouped: bool) -> LinearSettings:
+        """Return the arguments as the training takes them."""
         if self.random_intercept is True and not self.fit_intercept:
             raise GPSError("random_intercept needs fit_intercept=True")
-        weight = self.spread_weight
-        if weight != "auto" and not (isinstance(weight, numbers.Real) and np.isfinite(weight)):
-            raise GPSError(f'spread_weight must be "auto" or a finite number, got {weight!r}')
-        for name, least in (("n_chains", 1), ("n_steps", 1), ("n_draws", 2), ("batch_size", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < least:
-                raise GPSError(f"{name} must be an integer of at least {least}, got {value!r}")
-        if self.generator is not None and (not isinstance(self.generator, MLP) or self.generator.conditional):
+        if self.generator is not None and self.generator.conditional:
             raise GPSError("generator must be an MLP that does not see x, such as MLP(hidden=(64, 64))")
         return LinearSettings(
             n_chains=int(self.n_chains),
             n_steps=int(self.n_steps),
             n_draws=int(self.n_draws),
             batch_size=int(self.batch_size),
-            spread_weight="auto" if weight == "auto" else float(weight),
-            random_level=self.random_intercept is True,
+            spread_weight="auto" if self.spread_weight == "auto" else float(self.spread_weight),
+            random_level=grouped if self.random_intercept == "auto" else bool(self.random_intercept),
             generator=self.generator or MLP(),
             seed=seed_from(self.random_state),
             progress=self.progress,
@@ -251,7 +262,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.coef_ = mean["slope"]
         self.intercept_ = float(mean["intercept"])
         self.spread_weight_ = fit.spread_weight
-        self.heterogeneous_ = fit.heterogeneous
+        self.heterogeneous_ = fit.kind != "equal"
         self.law_ = fit.kind
         self.p_value_ = None if fit.evidence is None else fit.evidence.p_value
         self.detectable_ = None if fit.evidence is None else fit.evidence.detectable
@@ -269,30 +280,26 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if n_draws < 1:
             raise GPSError(f"n_draws must be at least 1, got {n_draws}")
-        fit = self.fit_
-        n_chains = len(fit.centers)
-        each = -(-n_draws // n_chains)
+        n_chains = len(self.fit_.centers)
         block = random_block(self.seed_ if random_state is None else random_state, "parameters")
-        noise = torch.randn(n_chains, each, fit.noise_dim, generator=block)
-        draws = fit.parameters(noise)
+        noise = torch.randn(n_chains, -(-n_draws // n_chains), self.fit_.noise_dim, generator=block)
+        draws = self.fit_.parameters(noise)
         table = pd.DataFrame(draws["slope"].swapaxes(0, 1).reshape(-1, self.n_features_in_), columns=self._names())
         return table.assign(**{name: draws[name].T.ravel() for name in ("intercept", "sigma")}).iloc[:n_draws]
 
     def summary(self, coverage: float = 0.95) -> pd.DataFrame:
-        """Give one row per coefficient, intercept and sigma, with both kinds of uncertainty side by side.
+        """Return one row per coefficient, intercept and sigma, with both kinds of uncertainty side by side.
 
         ``heterogeneity_sd`` is how much the parameter differs between observations, ``estimation_sd`` how little the
         data say about its mean; ``population_*`` bounds an observation's own parameter, ``mean_*`` the mean of all.
         """
         check_is_fitted(self)
-        slopes = np.moveaxis(self.draws_["slope"], 2, 0)
-        columns = dict(zip(self._names(), slopes, strict=True)) | {
-            name: self.draws_[name] for name in ("intercept", "sigma")
-        }
+        columns = dict(zip(self._names(), np.moveaxis(self.draws_["slope"], 2, 0), strict=True))
+        columns |= {name: self.draws_[name] for name in ("intercept", "sigma")}
         return summary_table(columns, coverage, reweighted=self.fit_.reweighted, positive={"sigma"})
 
     def lines(self) -> pd.DataFrame:
-        """Give the lines that rows follow, one row each: coefficients, ``intercept``, ``sigma`` and ``share``.
+        """Return the lines that rows follow, one row each: coefficients, ``intercept``, ``sigma`` and ``share``.
 
         There is one where coefficients do not differ, and none where their law has no lines.
         """
@@ -308,9 +315,9 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return table.set_axis(columns, axis=1).rename_axis("line")
 
     def verdict(self) -> str:
-        """Say in a sentence or two whether coefficients differ between rows, and how that is known."""
+        """Return a sentence or two: whether coefficients differ between rows, and how that is known."""
         check_is_fitted(self)
-        return verdict(self.fit_)
+        return verdict(self.law_, len(self.fit_.law.share), self.fit_.evidence)
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the fit into a directory that :func:`gpsuq.load` reads; nothing in it is code."""
@@ -332,59 +339,52 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     # --- predictions -------------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
-        """Give the mean of the predictive at every row of X."""
-        result: Array = self._covariates(X) @ self.coef_ + self.intercept_
-        return result
+        """Return the mean of the predictive at every row of X."""
+        return self._covariates(X) @ self.coef_ + self.intercept_
 
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
-        """Quantiles of new observations, one column per level, calibrated by rows that were not fitted."""
+        """Return quantiles of new observations, one column per level, calibrated by rows that were not fitted."""
         levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
         if not levels or not all(0.0 < level < 1.0 for level in levels):
             raise GPSError(f"levels must be between 0 and 1, got {levels}")
         found = []
-        for block, loc, scale, weight in self._components(X):
+        for _, block, mixture in self._predictive(X):
             scores = self.fit_.calibration.predictive_scores(np.asarray(levels), block)
-            found.append(mixtures.at_normal_scores(scores, loc, scale, weight))
+            found.append(mixtures.at_normal_scores(scores, *mixture))
         return pd.DataFrame(np.concatenate(found), columns=levels, index=_index(X))
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
-        """Equal-tailed interval for new observations, in columns ``lower`` and ``upper``."""
+        """Return an equal-tailed interval for new observations, in columns ``lower`` and ``upper``."""
         tail = (1.0 - check_coverage(coverage)) / 2.0
         return self.predict_quantiles(X, [tail, 1.0 - tail]).set_axis(["lower", "upper"], axis=1)
 
     def predict_cdf(self, X: Any, y: Any) -> Array:
-        """Give the probability of at most y at every row: uniform over rows where the predictive is right."""
+        """Return the probability of at most y at every row: uniform over rows where the predictive is right."""
         y = _targets(X, y)
-        found, start = [], 0
-        for block, loc, scale, weight in self._components(X):
-            scores = mixtures.normal_scores(y[start : start + len(block)], loc, scale, weight)
-            found.append(self.fit_.calibration.calibrated(scores, block))
-            start += len(block)
-        result: Array = np.concatenate(found)
-        return result
+        found = [
+            self.fit_.calibration.calibrated(mixtures.normal_scores(y[seen], *mixture), block)
+            for seen, block, mixture in self._predictive(X)
+        ]
+        return np.concatenate(found)
 
     def sample_predictive(self, X: Any, n_draws: int = 1000, random_state: int | None = None) -> Array:
         """Draw new observations (draw, row); each draw has parameters of its own, the same for all rows."""
         draws = self.sample_parameters(n_draws, random_state)
         seed = self.seed_ if random_state is None else random_state
         slopes, intercept, sigma = (draws[name].to_numpy() for name in (self._names(), "intercept", "sigma"))
-        found, start = [], 0
-        whole = self._covariates(X)
-        noise = torch.randn(n_draws, len(whole), generator=random_block(seed, "outcomes"), dtype=torch.float64).numpy()
-        for block, loc, scale, weight in self._components(X):
-            rows = slice(start, start + len(block))
-            raw = (slopes @ block.T + intercept[:, None] + sigma[:, None] * noise[:, rows]).T
+        shape = n_draws, len(self._covariates(X))
+        noise = torch.randn(shape, generator=random_block(seed, "outcomes"), dtype=torch.float64).numpy()
+        found = []
+        for seen, block, mixture in self._predictive(X):
+            raw = slopes @ block.T + intercept[:, None] + sigma[:, None] * noise[:, seen]
             # What the parameters make is moved to where the calibrated predictive has it.
-            scores = np.stack([mixtures.normal_scores(column, loc, scale, weight) for column in raw.T], 1)
-            level = np.clip(ndtr(scores), 1e-12, 1.0 - 1e-12)
-            moved = self.fit_.calibration.moved(level, block)
-            found.append(mixtures.at_normal_scores(moved, loc, scale, weight))
-            start += len(block)
-        result: Array = np.concatenate(found).T
-        return result
+            scores = np.stack([mixtures.normal_scores(each, *mixture) for each in raw], 1)
+            moved = self.fit_.calibration.predictive_scores(np.clip(ndtr(scores), 1e-12, 1.0 - 1e-12), block)
+            found.append(mixtures.at_normal_scores(moved, *mixture))
+        return np.concatenate(found).T
 
     def kernel_score(self, X: Any, y: Any, sample_weight: Any = None, *, bandwidth: float | None = None) -> float:
-        """Mean kernel score of y under the law's predictive, lower is better.
+        """Return the mean kernel score of y under the law's predictive, lower is better.
 
         The kernel is Gaussian. Its ``bandwidth`` (in squared units of y) is by default the squared robust scale of y,
         so that different fits are compared on the same y by the same kernel.
@@ -393,14 +393,11 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         width = squared_robust_scale(torch.from_numpy(y)) if bandwidth is None else float(bandwidth)
         if not width > 0:
             raise GPSError(f"the bandwidth must be positive, got {width}")
-        scores, start = [], 0
-        for block, loc, scale, weight in self._components(X):
-            scores.append(mixtures.kernel_score(y[start : start + len(block)], loc, scale, weight, width))
-            start += len(block)
+        scores = [mixtures.kernel_score(y[seen], *mixture, width) for seen, _, mixture in self._predictive(X)]
         return float(np.average(np.concatenate(scores), weights=sample_weight))
 
     def explain_rows(self, X: Any, y: Any, *, groups: Any = None) -> pd.DataFrame:
-        r"""Say for each observation which parameters it speaks for.
+        r"""Explain for each observation which parameters it speaks for.
 
         Draws are re-weighted by :math:`f(y_i \mid \theta_m, x_i)`; with ``groups``, labels (n,) of subjects, by all
         rows of a subject together, so that they share one theta. The result has, for each row, the mean of every
@@ -409,43 +406,17 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``subgroup_probability``; ``outlier_score``, by how many nats y is more surprising than an ordinary observation
         of the model, one of the bulk of its noise; and ``outlier``, whether that is more than 5.
         """
-        y = _targets(X, y)
-        codes = None if groups is None else _group_codes(groups, len(y))
-        slopes, intercepts, sigmas = self._flat_draws()
-        mode = self._subgroup_of(slopes)
-        table = np.column_stack([slopes, intercepts, sigmas])
-        member = np.eye(mode.max() + 1)[mode]
-        log, scores = [], []
-        whole = self._covariates(X)
-        step = max(1, _NUMBERS // len(sigmas))
-        for start in range(0, len(whole), step):
-            rows = slice(start, start + step)
-            loc = whole[rows] @ slopes.T + intercepts
-            log.append(mixtures.component_log_density(y[rows], loc, sigmas))
-            scores.append(self._surprise(whole[rows], y[rows]))
-            if codes is None:
-                log[-1] = _means_under(log[-1], table, member)
-        explained = np.concatenate(log)
-        if codes is not None:
-            together = np.zeros((codes.max() + 1, len(sigmas)))
-            np.add.at(together, codes, explained)
-            explained = _means_under(together, table, member)[codes]
-        width = table.shape[1]
+        covariates, y = self._covariates(X), _targets(X, y)
+        codes = None if groups is None else rows.group_codes(groups, len(y))
+        means, others = rows.explain_rows(self.fit_, self.draws_, covariates, y, codes, self.seed_)
         names = [*self._names(), "intercept", "sigma"]
-        result = pd.DataFrame(explained[:, :width], columns=names, index=_index(X))
-        score = np.concatenate(scores)
-        return result.assign(
-            subgroup=explained[:, width:].argmax(1),
-            subgroup_probability=explained[:, width:].max(1),
-            outlier_score=score,
-            outlier=score > _SURPRISING,
-        )
+        return pd.DataFrame(means, columns=names, index=_index(X)).assign(**others)
 
     def explain_groups(self, X: Any, y: Any, groups: Any) -> pd.DataFrame:
-        """Say for each subject which parameters all of its rows speak for: a row per label, with how many rows."""
-        rows = self.explain_rows(X, y, groups=groups).set_axis(pd.Index(np.asarray(groups), name="group"))
-        first = rows.groupby(level=0, sort=True).first().drop(columns=["outlier_score", "outlier"])
-        by_group = rows.groupby(level=0, sort=True)
+        """Explain for each subject which parameters its rows speak for: a row per label, with how many rows."""
+        explained = self.explain_rows(X, y, groups=groups).set_axis(pd.Index(np.asarray(groups), name="group"))
+        by_group = explained.groupby(level=0, sort=True)
+        first = by_group.first().drop(columns=["outlier_score", "outlier"])
         return first.assign(rows=by_group.size(), outliers=by_group["outlier"].sum())
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -454,50 +425,19 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         check_finite_rows("X", X)
-        result: Array = X
-        return result
+        return np.asarray(X)
 
-    def _flat_draws(self) -> tuple[Array, Array, Array]:
-        """Give draws that rows are explained by, the first of every chain: slopes, intercepts, sigmas."""
-        n_chains = len(self.fit_.centers)
-        each = min(_DRAWS, max(64, 2 ** int(np.ceil(np.log2(_EXPLAINING / n_chains)))))
-        slopes, intercepts, sigmas = (self.draws_[name][:, :each] for name in ("slope", "intercept", "sigma"))
-        return slopes.reshape(-1, slopes.shape[-1]), intercepts.ravel(), sigmas.ravel()
-
-    def _components(self, X: Any) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """Give the predictive mixture of some rows at a time: the rows, means and sds (rows, k), weights (k,)."""
+    def _predictive(self, X: Any) -> Iterator[tuple[slice, Array, tuple[Array, Array, Array]]]:
+        """Yield the predictive mixture of some rows at a time: which, the rows, (means and sds (rows, k), weights)."""
         X = self._covariates(X)
-        step = max(1, _NUMBERS // len(self.fit_.law.share))
+        step = max(1, rows.NUMBERS // len(self.fit_.law.share))
         for start in range(0, len(X), step):
-            block = X[start : start + step]
-            yield (block, *self.fit_.components(block))
-
-    def _surprise(self, X: Array, y: Array) -> Array:
-        """By how many nats y (n,) is more surprising than what the law would have made of its row, with usual noise."""
-        loc, scale, weight = self.fit_.ordinary(X)
-        levels = (np.arange(_MADE) + 0.5) / _MADE
-        component = np.searchsorted(np.cumsum(weight)[:-1], levels)
-        noise = ndtri(np.random.default_rng(self.seed_).permutation(levels))
-        made = loc[:, component] + scale[:, component] * noise
-        usual = np.mean([mixtures.log_density(column, loc, scale, weight) for column in made.T], axis=0)
-        result: Array = usual - mixtures.log_density(y, loc, scale, weight)
-        return result
-
-    def _subgroup_of(self, slopes: Array) -> NDArray[np.intp]:
-        """Give the number of the mode that each draw belongs to; all are 0 where the law has one."""
-        if self.law_ in ("equal", "normal"):
-            return np.zeros(len(slopes), dtype=np.intp)
-        # As whitened covariates see them; columns of very different units are brought to one before inverting.
-        matrix = self.fit_.units.matrix
-        unit = np.abs(matrix).max(1)
-        unit = np.where(unit > 0, unit, 1.0)
-        scaled = (slopes / unit) @ np.linalg.pinv(matrix / unit[:, None]).T
-        along = scaled @ principal_direction(scaled)
-        return np.searchsorted(split_points(along), along)
+            seen = slice(start, start + step)
+            yield seen, X[seen], self.fit_.components(X[seen])
 
 
 def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float:
-    """Scorer for ``GridSearchCV`` and its kin: minus the kernel score, so that higher is better.
+    """Score for ``GridSearchCV`` and its kin: minus the kernel score, so that higher is better.
 
     >>> from sklearn.model_selection import GridSearchCV
     >>> from gpsuq import GPSLinearRegression
@@ -512,14 +452,7 @@ def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float
     return -estimator.kernel_score(X, y)
 
 
-def _means_under(log: Array, table: Array, member: Array) -> Array:
-    """Means of a table of draws (m, w) and shares of groups (m, g) under weights exp(log) (n, m): (n, w + g)."""
-    weight = np.exp(log - log.max(1, keepdims=True))
-    weight /= weight.sum(1, keepdims=True)
-    return np.hstack([weight @ table, weight @ member])
-
-
-def _name_missing_targets(y: Any) -> None:
+def _check_finite_targets(y: Any) -> None:
     """Name rows of y that are not finite; what is no list of real numbers is scikit-learn's to complain about."""
     try:
         given = np.asarray(y)
@@ -536,12 +469,11 @@ def _index(X: Any) -> Any:
 
 def _targets(X: Any, y: Any) -> Array:
     """Check targets that belong to the rows of X."""
-    values = column_or_1d(y, dtype=np.float64)
+    values: Array = column_or_1d(y, dtype=np.float64)
     check_finite_rows("y", values)
     if len(values) != len(X):
         raise GPSError(f"X and y must have the same number of rows, got {len(X)} and {len(values)}")
-    result: Array = values
-    return result
+    return values
 
 
 def _sample_weight(sample_weight: Any, n: int) -> Array | None:
@@ -552,15 +484,5 @@ def _sample_weight(sample_weight: Any, n: int) -> Array | None:
     return None if weight is None else weight.numpy()
 
 
-def _group_codes(groups: Any, n: int) -> NDArray[np.intp]:
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
-        raise GPSError(f"groups must have one label per row, shape ({n},), got {labels.shape}")
-    codes, _ = pd.factorize(labels)
-    if (codes < 0).any():
-        raise GPSError(f"groups has a missing label in row {int((codes < 0).argmax())}")
-    return codes
-
-
 def _warn(message: str) -> None:
-    warnings.warn(message, GPSWarning, stacklevel=3)
+    warnings.warn(message, GPSWarning, stacklevel=4)  # the caller of the decorated fit

@@ -26,6 +26,7 @@ from scipy.stats import chi2, rankdata
 
 from gpsuq.core.seeds import derive_seed
 from gpsuq.linear.equal import EqualFit
+from gpsuq.linear.sample import Rows
 
 Array = NDArray[np.floating]
 
@@ -69,34 +70,32 @@ class Evidence:
         return self.p_value <= LEVEL
 
 
-def gather_evidence(columns: Array, design: Array, y: Array, weight: Array, fit: EqualFit, *, seed: int) -> Evidence:
-    """Test rows with the columns of the table (n, p), the design (n, q) that ``fit`` was fitted to, and y (n,)."""
+def gather_evidence(rows: Rows, fit: EqualFit, *, seed: int) -> Evidence:
+    """Test the rows that ``fit`` was fitted to."""
     rng = np.random.default_rng(derive_seed(seed, "evidence"))
-    rows = _sampled_rows(weight, rng)
-    columns, design, y = columns[rows], design[rows], y[rows]
-    out = _outlying(columns, np.abs(y - design @ fit.coefficients) > _FAR * fit.bulk, design.shape[1])
-    straight, whole = _bases(columns[~out], design[~out])
-    curved, curvature = _curvature(straight, whole, y[~out])
+    rows = rows.part(_sampled(rows.weight, rng))
+    q = rows.design.shape[1]
+    out = _outlying(rows.columns, np.abs(rows.residuals(fit.coefficients)) > _FAR * fit.bulk, q)
+    kept = rows.part(~out)
+    straight, whole = _bases(kept)
+    curved, curvature = _curvature(straight, whole, kept.y)
     if curved:  # far from a line is not far from the curve
-        _, bent = _bases(columns, design)
-        away = np.abs(y - bent @ _huber(bent, y))
-        out = _outlying(columns, away > _FAR * 1.4826 * np.median(away), design.shape[1])
-        _, whole = _bases(columns[~out], design[~out])
-    columns, design, y = columns[~out], design[~out], y[~out]
-    standard, squares = _standardised(columns)
-    residuals = _standardised_residuals(whole, y)
-    statistics = _Statistics(np.column_stack([standard, squares]), np.square(design).sum(1))
+        _, bent = _bases(rows)
+        away = np.abs(rows.y - bent @ _huber(bent, rows.y))
+        kept = rows.part(~_outlying(rows.columns, away > _FAR * 1.4826 * np.median(away), q))
+        _, whole = _bases(kept)
+    standard, squares = _standardised(kept.columns)
+    residuals = _standardised_residuals(whole, kept.y)
+    statistics = _Statistics(np.column_stack([standard, squares]), np.square(kept.design).sum(1))
     scores = _scores(residuals)
-    shuffled = np.stack([statistics(scores[:, rng.permutation(len(y))]) for _ in range(_SHUFFLES)])
+    shuffled = np.stack([statistics(scores[:, rng.permutation(len(residuals))]) for _ in range(_SHUFFLES)])
     p_value = _p_value(statistics(scores), shuffled)
-    detectable = None
-    if p_value > LEVEL:
-        detectable = _detectable(residuals, standard, statistics, shuffled, rng)
+    detectable = _detectable(residuals, standard, statistics, shuffled, rng) if p_value > LEVEL else None
     return Evidence(p_value, detectable, curved, curvature)
 
 
-def _sampled_rows(weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Rows to test: all of them, or as many as are enough; frequencies that differ are drawn by."""
+def _sampled(weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return the rows to test: all, or as many as are enough; where frequencies differ, rows are drawn by them."""
     n = len(weight)
     if np.ptp(weight) > 0:
         count = int(min(max(weight.sum(), 2.0), _MOST_ROWS))
@@ -105,7 +104,7 @@ def _sampled_rows(weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
 
 
 def _outlying(columns: Array, far: NDArray[np.bool_], q: int) -> NDArray[np.bool_]:
-    """Say which of the rows that are far from a robust fit of q coefficients are outliers and no subgroup."""
+    """Return which of the rows that are far from a robust fit of q coefficients are outliers and no subgroup."""
     if not 0 < far.mean() <= _MOST_FAR or len(far) - far.sum() <= 2 * q:
         return np.zeros(len(far), dtype=bool)
     if far.sum() < _ROWS_FOR_EACH * q:
@@ -116,30 +115,24 @@ def _outlying(columns: Array, far: NDArray[np.bool_], q: int) -> NDArray[np.bool
 
 
 def _standardised(columns: Array) -> tuple[Array, Array]:
-    """Columns that vary, with mean 0 and standard deviation 1, and their squares."""
+    """Return the columns that vary, with mean 0 and standard deviation 1, and their squares."""
     varies = columns.std(0) > 0
     standard = (columns[:, varies] - columns[:, varies].mean(0)) / columns[:, varies].std(0)
     return standard, np.square(standard) - 1.0
 
 
-def _bases(columns: Array, design: Array) -> tuple[Array, Array]:
-    """Orthonormal bases of the design, and of the design with squares and products, where rows suffice for them."""
-    standard, squares = _standardised(columns)
-    straight, whole = _basis(design), _basis(np.column_stack([design, squares, _products(standard)]))
-    return straight, straight if whole.shape[1] > _MOST_CURVED * len(design) else whole
-
-
-def _products(standard: Array) -> Array:
-    """Products of pairs of columns, where rows suffice for them."""
-    p = standard.shape[1]
-    if p * (p - 1) / 2 > len(standard) / _ROWS_FOR_PRODUCT:
-        return np.empty((len(standard), 0))
-    first, second = np.triu_indices(p, 1)
-    return standard[:, first] * standard[:, second]
+def _bases(rows: Rows) -> tuple[Array, Array]:
+    """Return orthonormal bases of the design, and of it with squares and products, where rows suffice for them."""
+    standard, squares = _standardised(rows.columns)
+    n, p = standard.shape
+    first, second = np.triu_indices(p if p * (p - 1) / 2 <= n / _ROWS_FOR_PRODUCT else 0, 1)
+    products = standard[:, first] * standard[:, second]
+    straight, whole = _basis(rows.design), _basis(np.column_stack([rows.design, squares, products]))
+    return straight, straight if whole.shape[1] > _MOST_CURVED * n else whole
 
 
 def _basis(columns: Array) -> Array:
-    """Orthonormal basis of what the columns span."""
+    """Return an orthonormal basis of what the columns span."""
     if columns.shape[1] == 0:
         return columns
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
@@ -147,7 +140,7 @@ def _basis(columns: Array) -> Array:
 
 
 def _curvature(straight: Array, whole: Array, y: Array) -> tuple[bool, float]:
-    """Say whether bounded residuals of the straight fit go with curved columns, and the share they explain.
+    """Return whether bounded residuals of the straight fit go with curved columns, and the share that these explain.
 
     The score test allows for noise whose size changes with x.
     """
@@ -170,7 +163,7 @@ def _curvature(straight: Array, whole: Array, y: Array) -> tuple[bool, float]:
 
 
 def _huber(basis: Array, y: Array) -> Array:
-    coefficients: Array = basis.T @ y
+    coefficients = basis.T @ y
     for _ in range(_SWEEPS):
         residuals = np.abs(y - basis @ coefficients)
         cutoff = _HUBER * 1.4826 * np.median(residuals) + np.finfo(float).tiny
@@ -181,28 +174,23 @@ def _huber(basis: Array, y: Array) -> Array:
 
 
 def _standardised_residuals(basis: Array, y: Array) -> Array:
-    """Residuals in units of their standard errors: rows of high leverage have smaller ones."""
+    """Return residuals in units of their standard errors: rows of high leverage have smaller ones."""
     leverage = np.square(basis).sum(1)
     residuals = (y - basis @ _huber(basis, y)) / np.sqrt(1.0 - np.minimum(leverage, 0.95))
     return np.asarray(residuals - np.median(residuals))
 
 
 def _scores(residuals: Array) -> Array:
-    """Give two scores of the residuals' sizes, each with mean 0 and standard deviation 1, (2, n).
+    """Return two scores of the residuals' sizes, each with mean 0 and standard deviation 1, (2, n).
 
     The first is the squared Normal score of their ranks, bounded; the second the size itself, bounded far out: a rare
     subgroup shows there.
     """
     size = np.abs(residuals)
-    rank = rankdata(size)
-    scores = np.stack(
-        [
-            np.minimum(np.square(ndtri(0.5 + 0.5 * rank / (len(rank) + 1.0))), _LARGEST_SCORE),
-            np.minimum(size / max(np.median(size), np.finfo(float).tiny), _FARTHEST_SIZE),
-        ]
-    )
-    result: Array = (scores - scores.mean(1, keepdims=True)) / np.maximum(scores.std(1, keepdims=True), 1e-12)
-    return result
+    by_rank = np.square(ndtri(0.5 + 0.5 * rankdata(size) / (len(size) + 1.0)))
+    by_size = size / max(np.median(size), np.finfo(float).tiny)
+    scores = np.stack([np.minimum(by_rank, _LARGEST_SCORE), np.minimum(by_size, _FARTHEST_SIZE)])
+    return np.asarray((scores - scores.mean(1, keepdims=True)) / np.maximum(scores.std(1, keepdims=True), 1e-12))
 
 
 class _Statistics:
@@ -217,17 +205,15 @@ class _Statistics:
         self._distance = away / max(np.linalg.norm(away), np.finfo(float).tiny)
 
     def __call__(self, scores: Array) -> Array:
-        """Give the statistics of all scores, (3 m,)."""
+        """Return the statistics of all scores, (3 m,)."""
         strongest = np.abs(scores @ self._each).max(1) if self._each.shape[1] else np.zeros(len(scores))
         together = np.square(scores @ self._together).sum(1)
         return np.concatenate([together, strongest, scores @ self._distance])
 
 
 def _p_value(observed: Array, shuffled: Array) -> float:
-    """Give the p-value of the smallest of all, by where the smallest of all lies among shuffled data."""
-    both = np.vstack([observed, shuffled])
-    each = np.stack([rankdata(-column, method="max") for column in both.T], 1)
-    smallest = each.min(1)
+    """Return the p-value of the smallest of all, by where the smallest of all lies among shuffled data."""
+    smallest = rankdata(-np.vstack([observed, shuffled]), method="max", axis=0).min(1)
     return float((smallest <= smallest[0]).mean())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,7 @@ from gpsuq.core.calibration import Calibration
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.linear.equal import EqualFit
 from gpsuq.linear.evidence import Evidence
-from gpsuq.linear.laws import Law
-from gpsuq.linear.sample import Sample
+from gpsuq.linear.sample import Rows
 from gpsuq.linear.units import identifiers
 
 Array = NDArray[np.floating]
@@ -35,20 +33,25 @@ FAILED = Finding(
 def describe(
     X: Array,
     names: Sequence[str],
-    sample: Sample,
+    rows: Rows,
     equal: EqualFit,
     evidence: Evidence | None,
     calibration: Calibration,
     kind: str,
 ) -> list[Finding]:
-    """Give the findings of a fit, the most important first."""
-    design, target, weight = sample.flat()
-    columns = sample.columns[sample.mask]
+    """Return the findings of a fit, the most important first."""
     found = [
         None if evidence is None else _curved(evidence, kind),
-        None if evidence is None or kind != "equal" else _noise_varies(calibration, columns, evidence),
-        _levels(target - design @ equal.coefficients, weight) if kind == "equal" else None,
-        *(_identifier(name) for name in identifiers(X, names)),
+        None if evidence is None or kind != "equal" else _noise_varies(calibration, rows.columns, evidence),
+        _levels(rows.residuals(equal.coefficients), rows.weight) if kind == "equal" else None,
+        *(
+            Finding(
+                "identifier",
+                f"column {name} has a different whole number in every row: if it is a row number or an identifier, "
+                "leave it out",
+            )
+            for name in identifiers(X, names)
+        ),
     ]
     return [finding for finding in found if finding is not None]
 
@@ -66,26 +69,22 @@ def _curved(evidence: Evidence, kind: str) -> Finding | None:
 
 
 def _noise_varies(calibration: Calibration, columns: Array, evidence: Evidence) -> Finding | None:
-    """Say that the scale of y around the line changes with x, where coefficients that differ do not explain it."""
+    """Find a scale of y around the line that changes with x, where coefficients that differ do not explain it."""
     scale = calibration.scale(columns)
     low, high = np.quantile(scale, [0.1, 0.9])
     if calibration.scale.constant or high < _CHANGES * low:
         return None
+    instead = "; coefficients that differ between rows describe this less well than noise that changes"
     return Finding(
         "noise-varies",
         f"y lies closer to the line for some rows than for others: its spread changes with x by a factor of "
         f"{high / low:.1f} between the 10% and the 90% of rows where it is smallest and largest, and intervals follow "
-        "it"
-        + (
-            "; coefficients that differ between rows describe this less well than noise that changes"
-            if evidence.differ
-            else ""
-        ),
+        f"it{instead if evidence.differ else ''}",
     )
 
 
 def _levels(residuals: Array, weight: Array) -> Finding | None:
-    """Say that residuals fall into two heaps, by a mixture of two Normals of one width."""
+    """Find residuals that fall into two heaps, by a mixture of two Normals of one width."""
     if len(residuals) < _FEWEST_FOR_LEVELS:
         return None
     center = np.quantile(residuals, [0.2, 0.8])
@@ -108,47 +107,22 @@ def _levels(residuals: Array, weight: Array) -> Finding | None:
     )
 
 
-def _identifier(name: str) -> Finding:
-    return Finding(
-        "identifier",
-        f"column {name} has a different whole number in every row: if it is a row number or an identifier, leave it "
-        "out",
-    )
-
-
-class Verdict(Protocol):
-    """What a verdict is made of."""
-
-    @property
-    def kind(self) -> str:
-        """Name of the law."""
-
-    @property
-    def law(self) -> Law:
-        """The law."""
-
-    @property
-    def evidence(self) -> Evidence | None:
-        """What the test said, if there was one."""
-
-
-def verdict(fit: Verdict) -> str:
-    """Say whether coefficients differ between rows, and how that is known."""
-    if fit.kind == "equal":
-        return f"No difference between rows was detected{_power(fit.evidence)}."
+def verdict(kind: str, n_lines: int, evidence: Evidence | None) -> str:
+    """Return whether coefficients differ between rows, and how that is known, in words; a law has so many lines."""
+    if kind == "equal":
+        return f"No difference between rows was detected{_power(evidence)}."
     shapes = {
         "normal": "their law is Normal",
-        "lines": f"they follow {len(fit.law.share)} lines",
-        "levels": f"rows follow {len(fit.law.share)} parallel lines",
+        "lines": f"they follow {n_lines} lines",
+        "levels": f"rows follow {n_lines} parallel lines",
         "trained": "their law was learned by training",
     }
-    evidence = fit.evidence
     tested = f" (p = {evidence.p_value:.3g})" if evidence is not None and evidence.differ else ""
-    return f"Coefficients differ between rows{tested}: {shapes[fit.kind]}."
+    return f"Coefficients differ between rows{tested}: {shapes[kind]}."
 
 
 def _power(evidence: Evidence | None) -> str:
-    """Say what the test of equal coefficients gave, and what it would have found."""
+    """Return what the test of equal coefficients gave, in words, and what it would have found."""
     if evidence is None:
         return ": none was looked for"
     found = f" (p = {evidence.p_value:.2g})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,26 +23,8 @@ from gpsuq.core.seeds import derive_seed
 from gpsuq.engine.chains import ChainPlan, ChainWeights, warn_of_small_weights
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.progress import stage
-from gpsuq.linear.candidates import (
-    EQUAL,
-    LINES,
-    Written,
-    choose_law,
-    fit_chosen,
-    judge_equal,
-    recentred,
-    unbiased,
-    widened,
-)
-from gpsuq.linear.centre import (
-    equal_centres,
-    equal_share,
-    law_centres,
-    law_share,
-    normal_theory,
-    sigma_factors,
-    step_over_all_rows,
-)
+from gpsuq.linear import candidates, centre
+from gpsuq.linear.candidates import EQUAL, LINES
 from gpsuq.linear.equal import fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
 from gpsuq.linear.findings import FAILED, describe
@@ -89,17 +72,12 @@ class LinearFit:
     findings: list[Finding]
 
     @property
-    def heterogeneous(self) -> bool:
-        """Whether coefficients differ between observations."""
-        return self.kind != "equal"
-
-    @property
     def noise_dim(self) -> int:
         """Numbers of noise that a draw takes."""
         return self.law.noise_dim if self.generator is None else self.generator.noise_dim
 
     def parameters(self, noise: Tensor) -> dict[str, Array]:
-        """Give the draws of every chain that belong to noise (draw, q) or (chain, draw, q), in the user's units."""
+        """Return the draws of every chain that belong to noise (draw, q) or (chain, draw, q), in the user's units."""
         n_chains = len(self.centers)
         noise = noise.expand(n_chains, *noise.shape[-2:])
         if self.generator is None:
@@ -112,11 +90,11 @@ class LinearFit:
         return self.units.parameters(coefficients + shift[:, None], sigma)
 
     def components(self, X: Array) -> tuple[Array, Array, Array]:
-        """Give the predictive mixture of rows of X: means and standard deviations (n, k), weights (k,)."""
-        return self._in_units(X, *widened(self.law, self.units.design(X), self.estimation))
+        """Return the predictive mixture of rows of X: means and standard deviations (n, k), weights (k,)."""
+        return self._in_units(X, *candidates.widened(self.law, self.units.design(X), self.estimation))
 
     def ordinary(self, X: Array) -> tuple[Array, Array, Array]:
-        """Give the components at rows of X as they are without wild noise, and as if their means were known."""
+        """Return the components at rows of X as they are without wild noise, and as if their means were known."""
         law = replace(self.law, sigma=np.minimum(self.law.sigma, self.bulk))
         return self._in_units(X, *law.components(self.units.design(X)))
 
@@ -125,33 +103,22 @@ class LinearFit:
         return fitted[:, None] + self.units.scale * loc, self.units.scale * scale, self.law.share
 
 
-@dataclass(frozen=True)
-class _Size:
-    """How much there is to fit: observations taken, all rows of the table, coefficients."""
+class _Size(NamedTuple):
+    """Independent observations, rows of the table, coefficients, and what these rows are enough for."""
 
-    sample: Sample
+    n: float
     n_rows: float
     k: int
+    bootstraps: bool  # weights of chains
+    leaves_out: bool  # fitting some, and judging by others
+    has_laws: bool
 
-    @property
-    def n(self) -> float:
-        """Number of independent observations."""
-        return self.sample.n_observations if self.sample.grouped else self.n_rows
 
-    @property
-    def bootstraps(self) -> bool:
-        """Whether there are rows enough for bootstrap weights."""
-        return self.n > 2 * self.k
-
-    @property
-    def leaves_out(self) -> bool:
-        """Whether there are rows enough to fit some and to judge by others."""
-        return self.sample.n_measures >= max(_FEWEST_TO_LEAVE_OUT, _FOR_EACH * self.k) and len(self.sample) > 3
-
-    @property
-    def has_laws(self) -> bool:
-        """Whether there are rows enough for a law of coefficients."""
-        return self.leaves_out and len(self.sample) >= _FEWEST[0] and self.sample.n_measures >= _FEWEST[1]
+def _size(sample: Sample, n_rows: float, k: int) -> _Size:
+    n, n_measures = sample.n_observations if sample.grouped else n_rows, sample.n_measures
+    leaves_out = n_measures >= max(_FEWEST_TO_LEAVE_OUT, _FOR_EACH * k) and len(sample) > 3
+    has_laws = leaves_out and len(sample) >= _FEWEST[0] and n_measures >= _FEWEST[1]
+    return _Size(n, n_rows, k, n > 2 * k, leaves_out, has_laws)
 
 
 def fit_linear(
@@ -167,94 +134,68 @@ def fit_linear(
     """Fit equal coefficients, test them, fit laws where they differ, choose, calibrate, and find the centres."""
     units, start = linear_units(X, y, weight, intercept=intercept, names=names, seed=settings.seed)
     sample = observe(X, y, weight, codes, units, _ROWS)
-    size = _Size(sample, float(len(y) if weight is None else weight.sum()), units.rank + intercept)
-    design, target, row_weight = sample.flat()
-    columns = sample.columns[sample.mask]
+    size = _size(sample, float(len(y) if weight is None else weight.sum()), units.rank + intercept)
+    rows = sample.flat()
     floor = _SIGMA_FLOOR if size.bootstraps else 1.0  # few rows do not keep sigma from zero
-    equal = fit_equal(design, target, row_weight, start, floor)
-    evidence = None
+    equal, evidence = fit_equal(rows, start, floor), None
     if settings.spread_weight == "auto" and size.has_laws and not sample.grouped:
         with stage("testing equal coefficients"):
-            evidence = gather_evidence(columns, design, target, row_weight, equal, seed=settings.seed)
+            evidence = gather_evidence(rows, equal, seed=settings.seed)
         if evidence.differ or evidence.curved:
-            equal = near_least_squares(
-                design,
-                target,
-                row_weight,
-                columns,
-                equal,
-                seed=settings.seed,
-                straight=not evidence.curved,
-                sigma_floor=floor,
-            )
-    weights = _bootstrap_weights(size, settings)
-    centers = _corrected(
-        equal_centres(sample, weights, equal),
-        equal.coefficients,
-        equal.noise.sd,
-        size,
-        equal_share(sample, equal),
-        settings,
+            straight = not evidence.curved
+            equal = near_least_squares(rows, equal, seed=settings.seed, straight=straight, sigma_floor=floor)
+    weights = _bootstrap_weights(sample, settings, size)
+    of_chains, share = centre.equal_centres(sample, weights, equal), centre.equal_share(sample, equal)
+    centers = _corrected(of_chains, equal.coefficients, equal.noise.sd, share, sample, settings, size)
+    varies = size.has_laws and not sample.grouped
+    chosen = candidates.judge_equal(
+        sample, equal, size.k, _covariance(centers), settings.seed, leave_out=size.leaves_out, varies=varies
     )
-    chosen = judge_equal(
-        sample,
-        equal,
-        size.k,
-        _covariance(centers),
-        settings.seed,
-        leave_out=size.leaves_out,
-        varies=size.has_laws and not sample.grouped,
-    )
-    law, generator, path = unbiased(equal_law(equal), size.n_rows, size.k), None, None
-    moved, chains = np.zeros(design.shape[1]), [law] * len(centers)
+    law, generator, path = candidates.unbiased(equal_law(equal), size.n_rows, size.k), None, None
+    moved, chains = np.zeros(len(law.center)), [law] * len(centers)
     if size.has_laws and _asks_for_a_law(sample, settings, evidence):
-        written = Written(sample, settings, size.k)
+        written = candidates.Written(sample, settings, size.k)
         straight = evidence is None or not evidence.curved
         detected = evidence is not None and evidence.differ
-        chosen, path = choose_law(
-            chosen, sample, written, settings, _covariance(centers), straight=straight, detected=detected
+        chosen, path = candidates.choose_law(
+            chosen, written, _covariance(centers), straight=straight, detected=detected
         )
         if chosen.kind != "equal":
-            trained, generator = fit_chosen(chosen, sample, written, settings)
-            law = recentred(chosen.kind, trained, sample, straight=straight)
+            trained, generator = candidates.fit_chosen(chosen, written)
+            law = candidates.recentred(chosen.kind, trained, sample, straight=straight)
             moved = law.center - trained.center
             chains = [] if generator is not None else [law] * len(centers)
             if chosen.kind in LINES:
-                chains = written.lines_of_chains(chosen.kind, sample, weights)
+                chains = written.lines_of_chains(chosen.kind, weights)
             if chosen.kind in LINES and straight:
-                of_law, share = np.stack([each.center for each in chains]), 1.0
+                of_chains, share = np.stack([each.center for each in chains]), 1.0
             else:
-                of_law = law_centres(sample, weights, law, weighted=straight)
-                share = law_share(sample, law, weighted=straight)
-            centers = _corrected(of_law, law.center, float(np.sqrt(law.moments()[1])), size, share, settings)
+                of_chains = centre.law_centres(sample, weights, law, weighted=straight)
+                share = centre.law_share(sample, law, weighted=straight)
+            centers = _corrected(of_chains, law.center, float(np.sqrt(law.moments()[1])), share, sample, settings, size)
     if size.n_rows > sample.n_measures:
         same = equal if chosen.kind == "equal" else None
-        centers = centers + step_over_all_rows(X, y, weight, units, centers.mean(0), law, same)
+        centers = centers + centre.step_over_all_rows(X, y, weight, units, centers.mean(0), law, same)
         law = law.around(centers.mean(0))
-    calibration = chosen.calibration(sample, settings.seed)
+    factors = centre.sigma_factors(sample, weights, law)
+    failed = [FAILED] if chosen.kind == "trained" and generator is None else []
     return LinearFit(
         units=units,
         law=law,
-        chains=[
-            each.around(center).with_noise(factor)
-            for each, center, factor in zip(chains, centers, sigma_factors(sample, weights, law), strict=False)
-        ],
+        chains=[each.around(c).with_noise(f) for each, c, f in zip(chains, centers, factors, strict=False)],
         generator=generator,
         moved=moved,
         centers=centers,
         estimation=_covariance(centers),
         bulk=equal.bulk if chosen.kind == "equal" else law.ordinary_sigma,
-        calibration=calibration,
-        ranks=chosen.ranks(sample, settings.seed),
+        calibration=chosen.calibration,
+        ranks=chosen.ranks(),
         kind=chosen.kind,
         spread_weight=chosen.spread_weight,
         path=path,
         evidence=evidence,
         reweighted=settings.n_chains > 1,
-        findings=[
-            *([FAILED] if chosen.kind == "trained" and generator is None else []),
-            *describe(X, names, sample, equal, evidence, calibration, chosen.kind),
-        ],
+        findings=failed + describe(X, names, rows, equal, evidence, chosen.calibration, chosen.kind),
     )
 
 
@@ -265,19 +206,18 @@ def _asks_for_a_law(sample: Sample, settings: LinearSettings, evidence: Evidence
     return sample.grouped or settings.random_level or (evidence is not None and evidence.differ)
 
 
-def _bootstrap_weights(size: _Size, settings: LinearSettings) -> Array:
-    """Bayesian-bootstrap weights of every chain, (chain, n); equal ones where there are too few rows for them."""
-    sample = size.sample
+def _bootstrap_weights(sample: Sample, settings: LinearSettings, size: _Size) -> Array:
+    """Return Bayesian-bootstrap weights of every chain, (chain, n); equal ones where there are too few rows."""
+    weight = sample.frequencies()
     plan = ChainPlan(settings.n_chains, "bootstrap" if size.bootstraps else None, 0.0, 0.0, None)
-    weight = None if (sample.weight == 1.0).all() else torch.from_numpy(sample.weight)
     if weight is not None and plan.reweight is None:  # with bootstrap weights the chains do so
         warn_of_small_weights(weight)
-    result: Array = ChainWeights(plan, len(sample), weight, settings.seed)(torch.arange(len(sample))).double().numpy()
-    return result
+    weights = ChainWeights(plan, len(sample), weight, settings.seed)(torch.arange(len(sample)))
+    return np.asarray(weights.double())
 
 
 def _corrected(
-    centers: Array, whole: Array, scale: float, size: _Size, share: float, settings: LinearSettings
+    centers: Array, whole: Array, scale: float, share: float, sample: Sample, settings: LinearSettings, size: _Size
 ) -> Array:
     """Correct the chains' centres (chain, q) around ``whole`` for small samples, and for rows that were not taken.
 
@@ -290,17 +230,15 @@ def _corrected(
             "coefficients is that of Normal theory around the robust fit"
         )
         rng = np.random.default_rng(derive_seed(settings.seed, "normal-theory"))
-        return normal_theory(whole, k, n, scale, len(centers), rng)
+        return centre.normal_theory(whole, k, n, scale, len(centers), rng)
     # With k coefficients the bootstrap's deviations are too small by (n - k) / n.
     worth = max(share * n, 2.0 * k)
-    factor = worth / (worth - k) * np.sqrt(size.sample.n_measures / size.n_rows)
-    result: Array = whole + (centers - centers.mean(0)) * factor
-    return result
+    factor = worth / (worth - k) * np.sqrt(sample.n_measures / size.n_rows)
+    return np.asarray(whole + (centers - centers.mean(0)) * factor)
 
 
 def _covariance(centers: Array) -> Array:
-    """Covariance of the mean coefficients, (q, q)."""
+    """Return the covariance of the mean coefficients, (q, q)."""
     if len(centers) < 2:
         return np.zeros((centers.shape[1],) * 2)
-    result: Array = np.atleast_2d(np.cov(centers.T)) * ((len(centers) + 1) / len(centers))
-    return result
+    return np.atleast_2d(np.cov(centers.T)) * ((len(centers) + 1) / len(centers))

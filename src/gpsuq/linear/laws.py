@@ -13,13 +13,14 @@ counts as if it were there, among lines a wide component takes it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
-from gpsuq.linear.equal import EqualFit, weighted_least_squares
-from gpsuq.linear.sample import Sample
+from gpsuq.linear.equal import EqualFit, solve_ridged, weighted_least_squares
+from gpsuq.linear.sample import Rows, Sample
 
 Array = NDArray[np.floating]
 
@@ -56,8 +57,7 @@ class Law:
     @property
     def center(self) -> Array:
         """Mean of the coefficients, (q,)."""
-        result: Array = self.share @ self.mean
-        return result
+        return self.share @ self.mean
 
     @property
     def ordinary_sigma(self) -> float:
@@ -68,8 +68,7 @@ class Law:
     @property
     def cuts(self) -> Array:
         """Where the first number of the noise passes from one component to the next, (k - 1,)."""
-        result: Array = ndtri(np.clip(np.cumsum(self.share)[:-1], 1e-12, 1.0 - 1e-12))
-        return result
+        return np.asarray(ndtri(np.clip(np.cumsum(self.share)[:-1], 1e-12, 1.0 - 1e-12)))
 
     def around(self, center: Array) -> Law:
         """Move the law so that its mean is ``center`` (q,)."""
@@ -80,19 +79,19 @@ class Law:
         return replace(self, sigma=self.sigma * factor)
 
     def draws(self, noise: Array) -> tuple[Array, Array]:
-        """Coefficients (m, q) and sigmas (m,) of noise (m, noise_dim)."""
+        """Return coefficients (m, q) and sigmas (m,) of noise (m, noise_dim)."""
         component = np.searchsorted(self.cuts, noise[:, 0])
         moved = np.einsum("mqd,md->mq", self.loadings[component], noise[:, 1 : self.noise_dim])
         return self.mean[component] + moved, self.sigma[component]
 
     def moments(self) -> tuple[Array, float]:
-        """Covariance of the coefficients over all components, (q, q), and the mean variance of the noise."""
+        """Return the covariance of the coefficients over all components, (q, q), and the mean variance of the noise."""
         away = self.mean - self.center
         within = np.einsum("k,kqd,kpd->qp", self.share, self.loadings, self.loadings)
         return within + (away.T * self.share) @ away, float(self.share @ np.square(self.sigma))
 
     def components(self, design: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation of y at rows of a design (n, q) in every component: (n, k) each."""
+        """Return mean and standard deviation of y at rows of a design (n, q) in every component: (n, k) each."""
         loc = design @ self.mean.T
         if self.loadings.shape[2] == 0:
             return loc, np.broadcast_to(self.sigma, loc.shape)
@@ -100,37 +99,38 @@ class Law:
         return loc, np.sqrt(spread + np.square(self.sigma))
 
     def log_density(self, sample: Sample) -> Array:
-        """Log density of every observation as a whole, (n,)."""
-        each = []
+        """Return the log density of every observation as a whole, (n,)."""
+        each, measures = [], sample.mask.sum(1)
         for share, mean, loadings, sigma in zip(self.share, self.mean, self.loadings, self.sigma, strict=True):
             residual = (sample.y - sample.design @ mean) * sample.mask
-            measures = sample.mask.sum(1)
             if loadings.any():
-                covariance = _marginal(sample.design, loadings @ loadings.T, sigma**2)
-                distance = np.einsum("nt,nts,ns->n", residual, _inverse(covariance), residual)
+                covariance = marginals(sample.design, sample.design @ (loadings @ loadings.T), sigma**2)
+                distance = np.einsum("nt,nts,ns->n", residual, inverses(covariance), residual)
                 half_log = 0.5 * np.linalg.slogdet(covariance)[1] - (~sample.mask).sum(1) * np.log(sigma)
             else:
                 distance, half_log = np.square(residual / sigma).sum(1), measures * np.log(sigma)
             each.append(np.log(share) - 0.5 * distance - half_log - measures * _LOG_ROOT_TWO_PI)
-        result: Array = logsumexp(each, axis=0)
-        return result
+        return np.asarray(logsumexp(each, axis=0))
 
 
 def equal_law(fit: EqualFit) -> Law:
-    """Give the law of one coefficient vector and a mixture of sigmas."""
+    """Return the law of one coefficient vector and a mixture of sigmas."""
     seen = fit.noise.weight > 1e-4
     share, q = fit.noise.weight[seen], len(fit.coefficients)
     mean = np.broadcast_to(fit.coefficients, (len(share), q))
     return Law(share / share.sum(), mean, np.zeros((len(share), q, 0)), fit.noise.sigma[seen])
 
 
-def _marginal(design: Array, covariance: Array, variance: float) -> Array:
-    """Covariance of the measures of every observation, (n, T, T); padded ones keep the noise's variance."""
-    result: Array = (design @ covariance) @ design.swapaxes(1, 2) + variance * np.eye(design.shape[1])
-    return result
+def marginals(design: Array, spread: Array, variance: float) -> Array:
+    """Return the covariance of the measures of every observation, (n, T, T); padded ones keep the noise's variance.
+
+    ``spread`` is the design (n, T, q) times the covariance of the coefficients.
+    """
+    return spread @ design.swapaxes(1, 2) + variance * np.eye(design.shape[1])
 
 
-def _inverse(matrices: Array) -> Array:
+def inverses(matrices: Array) -> Array:
+    """Return the inverse of every matrix (n, T, T)."""
     return 1.0 / matrices if matrices.shape[-1] == 1 else np.linalg.inv(matrices)
 
 
@@ -143,9 +143,9 @@ def normal_law(sample: Sample, *, random_level: bool, start: Law | None = None) 
     q = sample.design.shape[2]
     repeated = bool((sample.mask.sum(1) > 1).any())
     if start is None:
-        flat, target, weight = sample.flat()
-        center = weighted_least_squares(flat, target, weight)
-        variance = 0.5 * float(np.average(np.square(target - flat @ center), weights=weight))
+        rows = sample.flat()
+        center = weighted_least_squares(rows.design, rows.y, rows.weight)
+        variance = 0.5 * float(np.average(np.square(rows.residuals(center)), weights=rows.weight))
         covariance = np.eye(q) * variance / q
     else:
         center, variance = start.mean[0], float(start.sigma[0] ** 2)
@@ -155,7 +155,7 @@ def normal_law(sample: Sample, *, random_level: bool, start: Law | None = None) 
     state = _NormalState(center, covariance, variance)
     for _ in range(_NORMAL_SWEEPS if start is None else _NORMAL_SWEEPS // _WARM):
         state = _accelerated_sweep(sample, state)
-    center, covariance, variance = state.center, state.covariance, state.variance
+    center, covariance, variance = state
     if not repeated and not random_level:
         slopes, both = covariance[:-1, :-1], covariance[:-1, -1]
         needed = float(both @ np.linalg.pinv(slopes, rcond=1e-6, hermitian=True) @ both)
@@ -167,9 +167,8 @@ def normal_law(sample: Sample, *, random_level: bool, start: Law | None = None) 
     return Law(np.ones(1), center[None], loadings[None, :, ::-1].copy(), np.array([np.sqrt(variance)]))
 
 
-@dataclass(frozen=True)
-class _NormalState:
-    """Where the EM algorithm of a Normal law stands: mean and covariance of coefficients, variance of the noise."""
+class _NormalState(NamedTuple):
+    """State of the EM algorithm of a Normal law: mean and covariance of coefficients, variance of the noise."""
 
     center: Array
     covariance: Array
@@ -177,7 +176,7 @@ class _NormalState:
 
 
 def _accelerated_sweep(sample: Sample, state: _NormalState) -> _NormalState:
-    """Take two EM sweeps, and go on in their direction as far as they let expect (SQUAREM) where that is likelier.
+    """Take two EM sweeps, and extrapolate them (SQUAREM) where that is likelier.
 
     EM alone needs hundreds of sweeps to tell a small sigma from spread.
     """
@@ -203,12 +202,12 @@ def _accelerated_sweep(sample: Sample, state: _NormalState) -> _NormalState:
 def _normal_sweep(sample: Sample, state: _NormalState) -> tuple[_NormalState, float]:
     """Take one EM sweep: moments of all theta given y, then the law that they ask for; and the likelihood before it."""
     design, y, mask, weight = sample.design, sample.y, sample.mask, sample.weight
-    covariance, variance = state.covariance, state.variance
+    center, covariance, variance = state
     q, total, measures = design.shape[2], weight.sum(), mask.sum(1)
     spread = design @ covariance
-    marginal = spread @ design.swapaxes(1, 2) + variance * np.eye(design.shape[1])
-    inverse = _inverse(marginal)
-    residual = (y - design @ state.center) * mask
+    marginal = marginals(design, spread, variance)
+    inverse = inverses(marginal)
+    residual = (y - design @ center) * mask
     pulled = (inverse @ residual[..., None])[..., 0]
     distance = (residual * pulled).sum(1)
     limit = _FARTHEST + measures - 1.0
@@ -223,9 +222,7 @@ def _normal_sweep(sample: Sample, state: _NormalState) -> tuple[_NormalState, fl
     noise = np.square(variance * pulled) * counts[:, None] + variance
     noise -= variance**2 * np.diagonal(inverse, axis1=1, axis2=2)
     precise = ((inverse @ design) * (weight * counts)[:, None, None]).reshape(flat)
-    gram = design.reshape(flat).T @ precise
-    gram += np.diag(1e-10 * np.diag(gram) + 1e-12 * np.diag(gram).max() + np.finfo(float).tiny)
-    center = np.linalg.solve(gram, precise.T @ y.ravel())
+    center = solve_ridged(design.reshape(flat).T @ precise, precise.T @ y.ravel())
     left = float((weight @ (noise * mask)).sum() / (weight @ mask).sum())
     # Exactly symmetric: a jump would make more of any rounding that is not.
     return _NormalState(center, 0.5 * (new + new.T), max(left, np.finfo(float).tiny)), likelihood
@@ -260,27 +257,23 @@ def refit_lines(sample: Sample, start: Law, *, same_slopes: bool = False) -> Law
 
 
 def _random_lines(sample: Sample, count: int, rng: np.random.Generator) -> Law:
-    """Give lines through a few random observations each."""
+    """Return lines through a few random observations each."""
     q = sample.design.shape[2]
     each = min(len(sample), max(2, -(-3 * q // sample.y.shape[1])))
-    lines = []
-    for _ in range(count):
-        design, y, weight = sample.rows(rng.choice(len(sample), each, replace=False)).flat()
-        lines.append(weighted_least_squares(design, y, weight))
+    some = [sample.rows(rng.choice(len(sample), each, replace=False)).flat() for _ in range(count)]
+    lines = [weighted_least_squares(rows.design, rows.y, rows.weight) for rows in some]
     sigma = np.full(count, float(np.sqrt(np.average(np.square(sample.y), weights=sample.mask))))
     return Law(np.full(count, 1.0 / count), np.stack(lines), np.zeros((count, q, q)), sigma)
 
 
 def _run_lines(sample: Sample, law: Law, sweeps: int, same_slopes: bool) -> tuple[float, Law]:
-    """Take EM sweeps from a law, beside one wide component for what belongs to no line; give the likelihood, too."""
-    design, y, mask, weight = sample.design, sample.y, sample.mask, sample.weight
-    share, mean, sigma = law.share, law.mean.copy(), law.sigma
-    flat, target, _ = sample.flat()
-    measures = mask.sum(1)
-    wide = np.log(_WIDE_SHARE) - measures * np.log(2.0 * np.abs(target).max())
+    """Take EM sweeps from a law, beside one wide component for what belongs to no line; return the likelihood, too."""
+    weight, measures, rows = sample.weight, sample.mask.sum(1), sample.flat()
+    share, mean, sigma = law.share, law.mean, law.sigma
+    wide = np.log(_WIDE_SHARE) - measures * np.log(2.0 * np.abs(rows.y).max())
     likelihood = -np.inf
     for _ in range(sweeps):
-        residual = (y[None] - np.einsum("ntq,kq->knt", design, mean)) * mask
+        residual = (sample.y[None] - np.einsum("ntq,kq->knt", sample.design, mean)) * sample.mask
         distance = np.square(residual).sum(2)
         log = np.log((1.0 - _WIDE_SHARE) * share)[:, None] - measures * (np.log(sigma) + _LOG_ROOT_TWO_PI)[:, None]
         log = log - 0.5 * distance / np.square(sigma)[:, None]
@@ -288,22 +281,22 @@ def _run_lines(sample: Sample, law: Law, sweeps: int, same_slopes: bool) -> tupl
         likelihood = float(weight @ each)
         belongs = np.exp(log - each) * weight
         share = (belongs.sum(1) + 1.0) / (belongs.sum() + len(share))
-        by_row = [np.broadcast_to(part[:, None], y.shape)[mask] for part in belongs]
+        by_row = [sample.of_measures(part) for part in belongs]
         if same_slopes:
-            mean = _lines_of_same_slopes(flat, target, by_row, sigma)
+            mean = _lines_of_same_slopes(rows, by_row, sigma)
         else:
-            mean = np.stack([weighted_least_squares(flat, target, part + 1e-300) for part in by_row])
+            mean = np.stack([weighted_least_squares(rows.design, rows.y, part + 1e-300) for part in by_row])
         counts = np.stack([part.sum() for part in by_row])
-        squares = np.stack([part @ np.square(target - flat @ line) for part, line in zip(by_row, mean, strict=True)])
+        squares = np.stack([part @ np.square(rows.residuals(line)) for part, line in zip(by_row, mean, strict=True)])
         pooled = squares.sum() / max(counts.sum(), 1e-300)
         sigma = np.sqrt(np.maximum((squares + pooled) / (counts + 1.0), _SIGMA_RATIO**2 * pooled + 1e-12))
     order = np.argsort(mean[:, 0], kind="stable")
     return likelihood, Law(share[order], mean[order], np.zeros((len(share), *law.loadings.shape[1:])), sigma[order])
 
 
-def _lines_of_same_slopes(flat: Array, target: Array, belongs: list[Array], sigma: Array) -> Array:
-    """Least squares for lines that differ in their level only, (k, q)."""
-    k, slopes = len(belongs), flat[:, :-1]
+def _lines_of_same_slopes(rows: Rows, belongs: list[Array], sigma: Array) -> Array:
+    """Solve least squares for lines that differ in their level only, (k, q)."""
+    k, slopes, target = len(belongs), rows.design[:, :-1], rows.y
     weights = [part / s**2 for part, s in zip(belongs, sigma, strict=True)]
     total = np.sum(weights, axis=0)
     gram = np.zeros((slopes.shape[1] + k,) * 2)

@@ -39,7 +39,7 @@ class Pilot(NamedTuple):
 
 
 def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: int = 0) -> Pilot:
-    """Fit y to the columns of ``design`` (n, k); with hardly more rows than columns only the unit is told."""
+    """Fit y to the columns of ``design`` (n, k); with hardly more rows than columns all coefficients are 0."""
     rng = np.random.default_rng(seed)
     weight = np.ones(len(y)) if weight is None else weight
     if len(y) > _ROWS:
@@ -64,7 +64,7 @@ def robust_pilot(design: Array, y: Array, weight: Array | None = None, *, seed: 
 def _s_estimate(
     design: Array, y: Array, weight: Array, starts: Array, kind: tuple[float, float]
 ) -> tuple[Array, float]:
-    """Give the coefficients of the smallest M-scale, and that scale."""
+    """Return the coefficients of the smallest M-scale, and that scale."""
     for sweeps, kept in ((_FIRST_SWEEPS, _BEST), (_SWEEPS, 1)):
         for _ in range(sweeps):
             residuals = y - starts @ design.T
@@ -77,7 +77,7 @@ def _s_estimate(
 
 
 def m_scale(residuals: Array, weight: Array, kind: tuple[float, float] = _QUARTER) -> Array:
-    """M-scale of each row of residuals (starts, n), by fixed-point iteration from the median."""
+    """Return the M-scale of each row of residuals (starts, n), by fixed-point iteration from the median."""
     breakdown, cutoff = kind
     scale: Array = np.median(np.abs(residuals), axis=1) / 0.6745
     scale = np.maximum(scale, 1e-12 * np.abs(residuals).max(1)) + np.finfo(float).tiny
@@ -99,7 +99,7 @@ def least_absolute_deviations(design: Array, y: Array, weight: Array) -> Array:
 
 
 def residual_scale(residuals: Array, k: int, weight: Array) -> float:
-    """1.4826 x median of the n - k largest absolute residuals: a fit of k coefficients makes about k of them zero."""
+    """Return 1.4826 x the median of the n - k largest absolute residuals: a fit of k coefficients makes k of them 0."""
     order = np.argsort(np.abs(residuals))
     size, below = np.abs(residuals)[order], np.cumsum(weight[order])
     scale = 1.4826 * float(size[np.searchsorted(below, min(0.5 * (below[-1] + k), below[-1]))])
@@ -112,12 +112,11 @@ def _weighted_least_squares(design: Array, y: Array, weights: Array) -> Array:
     # A ridge far below what data can show keeps a start whose weights all vanish from dividing by zero.
     ridge = 1e-10 * np.trace(gram, axis1=1, axis2=2) / design.shape[1] + np.finfo(float).tiny
     gram += ridge[:, None, None] * np.eye(design.shape[1])
-    result: Array = np.linalg.solve(gram, ((weights * y) @ design)[..., None])[..., 0]
-    return result
+    return np.linalg.solve(gram, ((weights * y) @ design)[..., None])[..., 0]
 
 
 def _elemental(design: Array, y: Array, weight: Array, rng: np.random.Generator) -> Array:
-    """Fits through as few random rows as determine one; with several of them some hold no outlier."""
+    """Return fits through as few random rows as determine one; with several of them some hold no outlier."""
     n, k = design.shape
     count = int(min(_STARTS, _WORK / (n * k)))
     share = weight / weight.sum() if np.ptp(weight) > 0 and np.count_nonzero(weight) >= k else None

@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.floating]
 
 
-def within_chains(draws: Array) -> Array:
-    """Draws (chain, draw, p) moved so that all chains have the same mean: what is left is heterogeneity."""
-    result: Array = draws - draws.mean(1, keepdims=True) + draws.mean((0, 1))
-    return result
-
-
 def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Figure:
-    """Draw boxplots of the coefficients' draws (chain, draw, p): all of them, and the spread within chains beside.
+    """Plot boxes of the coefficients' draws (chain, draw, p): all of them, and the spread within chains beside.
 
     >>> import numpy as np
     >>> from gpsuq.linear.plots import coefficients
@@ -45,7 +39,7 @@ def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Fi
 
 
 def boxplot_comparison(gps: Array, posterior: Array, truth: Array, title: str) -> Figure:
-    """Draw GPS draws (chain, draw, p) left, posterior draws (draw, p) right, the true coefficients as crosses."""
+    """Plot GPS draws (chain, draw, p) left, posterior draws (draw, p) right, the true coefficients as crosses."""
     import matplotlib.pyplot as plt
 
     names = [str(j + 1) for j in range(len(truth))]
@@ -68,7 +62,9 @@ def boxplot_comparison(gps: Array, posterior: Array, truth: Array, title: str) -
 def _gps_boxes(axis: Axes, draws: Array) -> None:
     p = draws.shape[-1]
     _boxes(axis, draws.reshape(-1, p), -0.18, 0.32, COLORS["gps"], "all chains and draws")
-    _boxes(axis, within_chains(draws).reshape(-1, p), 0.18, 0.32, COLORS["light"], "within chains")
+    # With the same mean for all chains, what is left is heterogeneity.
+    within = draws - draws.mean(1, keepdims=True) + draws.mean((0, 1))
+    _boxes(axis, within.reshape(-1, p), 0.18, 0.32, COLORS["light"], "within chains")
 
 
 def _boxes(axis: Axes, draws: Array, shift: float, width: float, color: str, label: str) -> None:

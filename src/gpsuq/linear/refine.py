@@ -8,7 +8,7 @@ noise up to the range of y: mass that a draw puts far out is seen wherever it li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpsuq.core.distances import MMD
-from gpsuq.core.generators import MLP, ChainBody, ChainLinear, Generator, _ChainMLP
+from gpsuq.core.generators import MLP, ChainBody, Generator
 from gpsuq.core.kernels import Gaussian, Mixture
 from gpsuq.core.models import linear_regression
 from gpsuq.core.parameters import DataScale, ParameterMap
-from gpsuq.engine.algorithms import Algorithm
+from gpsuq.engine.settings import Algorithm
 from gpsuq.gps import GPS
 from gpsuq.linear.laws import Law
 from gpsuq.linear.sample import LinearSettings, Sample
@@ -63,11 +63,10 @@ class StartedBody(ChainBody):
         passes[-1] = float(random_level)
         for name, value in (("cuts", cuts), ("mean", mean), ("loadings", loadings), ("passes", passes)):
             self.register_buffer(name, value)
-        wide = MLP(hidden=spec.hidden, noise_dim=self.noise_dim, activation=spec.activation)
-        self.network = _ChainMLP(wide, q + 1, n_chains, None, 0, seed)
-        last = cast(ChainLinear, self.network.layers[-1])
-        torch.nn.init.zeros_(last.weight)
-        torch.nn.init.zeros_(last.bias)
+        wide = replace(spec, noise_dim=self.noise_dim)
+        self.network = wide.build(q + 1, n_chains, unit_scale(q - 1), None, seed)
+        for last in list(self.network.parameters())[-2:]:  # weight and bias of the last layer
+            torch.nn.init.zeros_(last)
 
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
         flat = noise[:, 0]
@@ -86,17 +85,18 @@ class StartedBody(ChainBody):
         for name in ("cuts", "mean", "loadings"):
             setattr(self, name, getattr(self, name)[list(chains)].clone())
 
-    def chain_of(self) -> dict[str, int | None]:
-        return dict.fromkeys((name for name, _ in self.named_parameters()), None)
+
+def unit_scale(width: int) -> DataScale:
+    """Return the scale of so many whitened columns, and of residuals in their own units."""
+    return DataScale(torch.zeros(()), torch.ones(()), torch.zeros(width), torch.ones(width), width)
 
 
 def started_generator(laws: Sequence[Law], spec: MLP, seed: int, *, random_level: bool) -> Generator:
-    """Give the generator whose chains start from the laws."""
+    """Return the generator whose chains start from the laws."""
     width = laws[0].mean.shape[1] - 1
-    unit = DataScale(torch.zeros(()), torch.ones(()), torch.zeros(width), torch.ones(width), width)
     declared = linear_regression(random_intercept=True).parameters
     body = StartedBody(laws, spec, seed, random_level=random_level)
-    return Generator(body, ParameterMap(declared, width, unit), len(laws))
+    return Generator(body, ParameterMap(declared, width, unit_scale(width)), len(laws))
 
 
 def refine(
@@ -143,7 +143,7 @@ def _kernel(sample: Sample, sigma: float) -> Mixture:
 
 
 def generator_draws(generator: Generator, noise: Tensor) -> tuple[Array, Array]:
-    """Coefficients (chain, draw, q), the level last, and sigmas (chain, draw) of noise (draw, q) or with chains."""
+    """Return coefficients (chain, draw, q), the level last, and sigmas (chain, draw) of noise ((chain,) draw, q)."""
     noise = noise.expand(generator.n_chains, *noise.shape[-2:])[:, None]
     with torch.no_grad():
         values = {name: value[:, 0].double() for name, value in generator(noise).items()}

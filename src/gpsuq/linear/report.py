@@ -14,22 +14,10 @@ from gpsuq.core.generators import MLP
 from gpsuq.errors import GPSError
 from gpsuq.linear.candidates import LINES
 from gpsuq.linear.estimator import GPSLinearRegression
-from gpsuq.plots.checks import subgroup_scatter
-from gpsuq.reports.blocks import (
-    MOST_PARAMETERS,
-    column_table,
-    differing_most,
-    distribution_blocks,
-    finding_blocks,
-    mode_blocks,
-    pieces_of,
-    row_names,
-    spread_blocks,
-    summary_block,
-)
-from gpsuq.reports.calibration import calibration, calibration_blocks
-from gpsuq.reports.checks import damage_told, frame_as_json, frame_from_json, read_checks
+from gpsuq.plots.diagnostics import subgroup_scatter
+from gpsuq.reports import blocks
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
+from gpsuq.reports.saved import damage_told, frame_as_json, frame_from_json, read_checks
 from gpsuq.tables.reading import check_numbers
 
 _WORST_ROWS = 10
@@ -41,6 +29,14 @@ _MOST_NARROW = 8
 _MISFIT = "Look for a missing covariate, a curved relation, or very few rows."
 _LEFT_OUT = "Each of these rows was judged by a fit and a calibration that had not seen it."
 _SEEN_BEFORE = "Rows that were fitted flatter a fit a little: judge by new ones, where there are any."
+_TRIED = (
+    "Mean log density of rows that were left out, calibrated as predictions are: higher is better. The excess is what "
+    "a law loses to the best, beside its standard error."
+)
+_SURPRISING = (
+    "The most surprising rows, in nats beyond an ordinary one; above 5 they are called outliers. They count from 1, "
+    "unless the table names them."
+)
 _NO_ROWS = (
     "No rows were given, so that nothing here says whether predictions hold. Name a table, gpsuq report DIRECTORY "
     "--data FILE --target COLUMN, or pass rows in Python, linear_page(model, X, y)."
@@ -48,7 +44,7 @@ _NO_ROWS = (
 
 
 def linear_page(estimator: GPSLinearRegression, X: Any = None, y: Any = None) -> Page:
-    """Give the report of a fitted regression; without rows it says nothing about predictions.
+    """Return the report of a fitted regression; without rows it says nothing about predictions.
 
     Parameters
     ----------
@@ -60,20 +56,17 @@ def linear_page(estimator: GPSLinearRegression, X: Any = None, y: Any = None) ->
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> import pandas as pd
     >>> from gpsuq import GPSLinearRegression
     >>> from gpsuq.datasets import correlated
     >>> from gpsuq.linear.report import linear_page
     >>> from gpsuq.reports.page import write_page
     >>> data = correlated(200, 1)
-    >>> X, y = pd.DataFrame(data.X, columns=["size"]), pd.Series(data.y, name="price")
-    >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(X, y)
-    >>> page = linear_page(model, X, y)
+    >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
+    >>> page = linear_page(model, data.X, data.y)
     >>> page.title, page.facts[0]
-    ('Linear regression of price', ('rows', '200'))
+    ('Linear regression of y', ('rows', '200'))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_page(page, Path(folder, "report.html")).name
+    ...     write_page(page, f"{folder}/report.html").name
     'report.html'
     """
     if (X is None) != (y is None):
@@ -113,7 +106,7 @@ def linear_checks(
     names = [str(name) for name in summary.index]
     covariates = pd.DataFrame(np.asarray(X, dtype=np.float64), columns=names)
     table = pd.concat([pd.Series(outcome, name=target), covariates], axis=1)
-    judged = rows.set_axis(row_names(rows.index)).assign(y=outcome, predicted=predicted)
+    judged = rows.set_axis(blocks.row_names(rows.index)).assign(y=outcome, predicted=predicted)
     worst = judged.nlargest(_WORST_ROWS, "outlier_score")[["y", "predicted", "subgroup", "outlier_score", "outlier"]]
     sizes = rows["subgroup"].value_counts().sort_index()
     most = int(np.argmax(summary["heterogeneity_sd"].to_numpy() * covariates.std().to_numpy()))
@@ -121,8 +114,8 @@ def linear_checks(
     return {
         "n": len(table),
         "target": target,
-        "columns": frame_as_json(column_table(table)),
-        **calibration(probability),
+        "columns": frame_as_json(blocks.column_table(table)),
+        **blocks.calibration(probability),
         "left_out": left_out,
         "worst": frame_as_json(worst),
         "subgroups": frame_as_json(rows.groupby("subgroup")[names].mean().assign(rows=sizes)),
@@ -136,54 +129,53 @@ def linear_checks(
 
 
 def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any] | None) -> Page:
-    """Give the report of a regression from what :func:`linear_checks` said about rows, if anything."""
-    summary = estimator.summary()
-    differ = estimator.heterogeneous_
-    facts = [("coefficients", "differ between rows" if differ else "no difference detected")]
-    lead = estimator.verdict()
-    facts.append(("covariates", str(estimator.n_features_in_)))
+    """Return the report of a regression from what :func:`linear_checks` said about rows, if anything."""
+    summary, lead, title = estimator.summary(), estimator.verdict(), "Linear regression"
+    differ = "differ between rows" if estimator.heterogeneous_ else "no difference detected"
+    facts = [("coefficients", differ), ("covariates", str(estimator.n_features_in_))]
+    scatter: list[Block] = []
+    judged = [Section("Checks", [Text(_NO_ROWS, "advice")])]
     if checks is not None:
+        title += f" of {checks['target']}"
         facts = [("rows", f"{checks['n']:,}"), *facts]
         lead = f"{checks['n']:,} rows, target {checks['target']}. {lead}"
         if len(checks["subgroups"]["index"]) > 1:
             facts.append(("subgroups", str(len(checks["subgroups"]["index"]))))
+        scatter = [_scatter(checks["shown"], checks["target"])]
+        known = Text(_LEFT_OUT if checks["left_out"] else _SEEN_BEFORE)
+        judged = [
+            Section("Checks", [*blocks.calibration_blocks(checks, "rows", advice=_MISFIT), known]),
+            Section("Rows", _row_blocks(checks)),
+            Section("Data", [Table(frame_from_json(checks["columns"]), "Columns of the table")]),
+        ]
     sections = [
-        Section("What to know first", finding_blocks(estimator.findings_)),
-        Section("Coefficients", [*_seen(checks), *_coefficient_blocks(estimator, summary)]),
+        Section("What to know first", blocks.finding_blocks(estimator.findings_)),
+        Section("Coefficients", [*scatter, *_coefficient_blocks(estimator, summary)]),
     ]
-    if differ:
+    if estimator.heterogeneous_:
         sections += [
             Section("UQ distribution", _distribution_blocks(estimator, summary)),
             Section("Modes", _mode_blocks(estimator, summary)),
-            Section("Heterogeneity and estimation", spread_blocks(summary)),
+            Section("Heterogeneity and estimation", blocks.spread_blocks(summary)),
         ]
-    if estimator.spread_path_ is not None:
-        sections.append(Section("Laws that were tried", _path_blocks(estimator.spread_path_)))
-    if checks is None:
-        sections.append(Section("Checks", [Text(_NO_ROWS, "advice")]))
-    else:
-        known = _LEFT_OUT if checks["left_out"] else _SEEN_BEFORE
-        shown = [*calibration_blocks(checks, "rows", advice=_MISFIT), Text(known)]
-        sections += [Section("Checks", shown), Section("Rows", _row_blocks(checks))]
-    if checks is not None:
-        sections.append(Section("Data", [Table(frame_from_json(checks["columns"]), "Columns of the table")]))
-    sections.append(Section("What was fitted", [Table(_settings(estimator), "Settings")]))
-    title = "Linear regression" if checks is None else f"Linear regression of {checks['target']}"
-    return Page(title, lead, sections, facts)
+    if (path := estimator.spread_path_) is not None:
+        table = Table(path.set_index(path.columns[0]), "Held-out scores")
+        sections.append(Section("Laws that were tried", [Text(_TRIED), table]))
+    settings = settings_table(
+        estimator.get_params(deep=False) | {"generator": estimator.generator or MLP()},
+        seed=estimator.seed_,
+        spread_weight_in_use=estimator.spread_weight_,
+    )
+    return Page(title, lead, [*sections, *judged, Section("What was fitted", [Table(settings, "Settings")])], facts)
 
 
-def _seen(checks: Mapping[str, Any] | None) -> list[Block]:
+def _scatter(shown: Mapping[str, Any], target: str) -> Block:
     """Show rows by the covariate whose coefficient differs most."""
-    if checks is None:
-        return []
-    shown = checks["shown"]
-    return [
-        Picture(
-            subgroup_scatter(shown["x"], shown["y"], shown["subgroup"], shown["covariate"], checks["target"]),
-            f"Rows by {shown['covariate']} and {checks['target']}",
-            "Rows by the covariate whose coefficient differs most, and the subgroup that each speaks for.",
-        )
-    ]
+    return Picture(
+        subgroup_scatter(shown["x"], shown["y"], shown["subgroup"], shown["covariate"], target),
+        f"Rows by {shown['covariate']} and {target}",
+        "Rows by the covariate whose coefficient differs most, and the subgroup that each speaks for.",
+    )
 
 
 def _coefficient_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
@@ -196,12 +188,12 @@ def _coefficient_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -
             else "How well each coefficient is known: all chains and draws.",
             wide=estimator.n_features_in_ > _MOST_NARROW,
         ),
-        summary_block(summary, "row"),
+        blocks.summary_block(summary, "row"),
     ]
 
 
 def _draws(estimator: GPSLinearRegression, summary: pd.DataFrame) -> pd.DataFrame:
-    """Give draws of the coefficients and of sigma, indexed by chain and draw."""
+    """Return draws of the coefficients and of sigma, indexed by chain and draw."""
     draws = estimator.draws_
     n_chains, each = draws["sigma"].shape
     index = pd.MultiIndex.from_product([range(n_chains), range(each)], names=["chain", "draw"])
@@ -212,43 +204,21 @@ def _draws(estimator: GPSLinearRegression, summary: pd.DataFrame) -> pd.DataFram
 
 def _distribution_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
     names = list(summary.index[: estimator.n_features_in_])
-    chosen = differing_most(summary.loc[names], _SHOWN_COEFFICIENTS)
+    chosen = blocks.differing_most(summary.loc[names], _SHOWN_COEFFICIENTS)
     few = f"The {len(chosen)} coefficients that differ most between rows are shown."
     draws = _draws(estimator, summary)[[*chosen, "sigma"]]
-    return distribution_blocks(draws, "" if len(chosen) == len(names) else few)
-
-
-def _path_blocks(path: pd.DataFrame) -> list[Block]:
-    text = (
-        "Mean log density of rows that were left out, calibrated as predictions are: higher is better. The excess is "
-        "what a law loses to the best, beside its standard error."
-    )
-    return [Text(text), Table(path.set_index(path.columns[0]), "Held-out scores")]
+    return blocks.distribution_blocks(draws, "" if len(chosen) == len(names) else few)
 
 
 def _mode_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
     if estimator.law_ in LINES:
         return [Table(estimator.lines(), "Lines that rows follow, and the share of each")]
-    names = differing_most(summary.iloc[: estimator.n_features_in_], MOST_PARAMETERS)
-    return mode_blocks(pieces_of(_draws(estimator, summary)[names], summary), names)
+    names = blocks.differing_most(summary.iloc[: estimator.n_features_in_], blocks.MOST_PARAMETERS)
+    return blocks.mode_blocks(blocks.pieces_of(_draws(estimator, summary)[names], summary), names)
 
 
 def _row_blocks(checks: Mapping[str, Any]) -> list[Block]:
-    blocks: list[Block] = []
-    subgroups = frame_from_json(checks["subgroups"])
-    if len(subgroups) > 1:
-        blocks.append(Table(subgroups.rename_axis("subgroup"), "Subgroups: mean coefficients and rows"))
-    worst = frame_from_json(checks["worst"]).rename_axis("row")
-    text = (
-        "The most surprising rows, in nats beyond an ordinary one; above 5 they are called outliers. They count from "
-        "1, unless the table names them."
-    )
-    return [*blocks, Text(text), Table(worst, "Rows to look at")]
-
-
-def _settings(estimator: GPSLinearRegression) -> pd.DataFrame:
-    return settings_table(
-        estimator.get_params(deep=False) | {"generator": estimator.generator or MLP()},
-        seed=estimator.seed_,
-        spread_weight_in_use=estimator.spread_weight_,
-    )
+    subgroups, worst = (frame_from_json(checks[part]) for part in ("subgroups", "worst"))
+    means = Table(subgroups.rename_axis("subgroup"), "Subgroups: mean coefficients and rows")
+    shown: list[Block] = [means] if len(subgroups) > 1 else []
+    return [*shown, Text(_SURPRISING), Table(worst.rename_axis("row"), "Rows to look at")]

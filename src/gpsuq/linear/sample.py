@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,23 @@ class LinearSettings:
     generator: MLP
     seed: int
     progress: bool
+
+
+class Rows(NamedTuple):
+    """Rows that each stand alone: design (n, q), y (n,), weight (n,), and columns (n, p) of the table."""
+
+    design: Array
+    y: Array
+    weight: Array
+    columns: Array
+
+    def residuals(self, coefficients: Array) -> Array:
+        """Return y minus what coefficients (q,) say."""
+        return self.y - self.design @ coefficients
+
+    def part(self, index: NDArray[Any]) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(each[index] for each in self))
 
 
 @dataclass(frozen=True)
@@ -67,62 +84,61 @@ class Sample:
         return float(self.weight @ self.mask.sum(1))
 
     def rows(self, index: Index) -> Sample:
-        """Give some of the observations."""
+        """Return some of the observations."""
         return Sample(self.design[index], self.y[index], self.mask[index], self.weight[index], self.columns[index])
 
-    def flat(self) -> tuple[Array, Array, Array]:
-        """Give every measure as a row of its own: design (N, q), y (N,), weight (N,)."""
-        weight = np.broadcast_to(self.weight[:, None], self.y.shape)
-        return self.design[self.mask], self.y[self.mask], weight[self.mask]
+    def of_measures(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers of the observations (n,) for every measure, (N,)."""
+        return np.broadcast_to(values[:, None], self.y.shape)[self.mask]
+
+    def flat(self) -> Rows:
+        """Return every measure as a row of its own."""
+        weight = self.of_measures(self.weight)
+        return Rows(self.design[self.mask], self.y[self.mask], weight, self.columns[self.mask])
 
     def far(self, level: float) -> float:
-        """Quantile of the size of y."""
+        """Return a quantile of the size of y."""
         return float(np.quantile(np.abs(self.y[self.mask]), level))
 
+    def frequencies(self) -> Tensor | None:
+        """Return the weights as training takes them: None where all are 1."""
+        return None if (self.weight == 1.0).all() else torch.from_numpy(self.weight)
+
     def tensors(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        """Give covariates without the level, y, mask and weights as training takes them."""
+        """Return covariates without the level, y, mask and weights as training takes them."""
         x, y = torch.from_numpy(self.design[..., :-1]).float(), torch.from_numpy(self.y).float()
-        weight = None if np.ptp(self.weight) == 0 and self.weight[0] == 1 else torch.from_numpy(self.weight).float()
-        if not self.grouped:
-            return x[:, 0], y[:, 0], None, weight
-        return x, y, torch.from_numpy(self.mask), weight
+        weight = self.frequencies()
+        weight = None if weight is None else weight.float()
+        return (x, y, torch.from_numpy(self.mask), weight) if self.grouped else (x[:, 0], y[:, 0], None, weight)
 
 
 def observe(
     X: Array, y: Array, weight: Array | None, codes: NDArray[np.intp] | None, units: LinearUnits, most: int
 ) -> Sample:
     """Take at most so many observations, evenly spaced: single rows, or groups of rows that share a code."""
-    if codes is None:
-        index = np.arange(len(y)) if len(y) <= most else np.linspace(0, len(y) - 1, most).astype(np.intp)
-        some = X[index]
-        weights = np.ones(len(index)) if weight is None else weight[index]
-        design, target = units.design(some), units.residuals(some, y[index])
-        return Sample(design[:, None], target[:, None], np.ones((len(index), 1), dtype=bool), weights, some[:, None])
+    grouped = codes is not None
+    codes = np.arange(len(y)) if codes is None else codes
+    weight = np.ones(len(y)) if weight is None else weight
     counts = np.bincount(codes)
-    if weight is not None:
-        of_group = np.zeros(len(counts))
-        of_group[codes] = weight
-        if not np.array_equal(of_group[codes], weight):
-            raise GPSError("sample_weight must be the same for all rows of a group: a subject counts as a whole")
-    else:
-        of_group = np.ones(len(counts))
     n, longest = len(counts), int(counts.max())
     chosen = np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
-    if len(chosen) * longest * max(units.rank + 1, longest) > _MOST_PADDED:
+    of_group = np.ones(n)
+    of_group[codes] = weight
+    if not np.array_equal(of_group[codes], weight):
+        raise GPSError("sample_weight must be the same for all rows of a group: a subject counts as a whole")
+    if grouped and len(chosen) * longest * max(units.rank + 1, longest) > _MOST_PADDED:
         raise GPSError(
             f"groups of up to {longest} rows, {n} in all, take too much memory when padded to one length; split the "
             "longest groups, or fit a sample of them"
         )
     order = np.argsort(codes, kind="stable")
-    place = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    slot = np.full(n, -1)
-    slot[chosen] = np.arange(len(chosen))
-    group = slot[codes[order]]
-    kept = group >= 0
-    group, measure, row = group[kept], place[kept], order[kept]
-    design = np.zeros((len(chosen), longest, units.rank + 1))
-    columns = np.zeros((len(chosen), longest, X.shape[1]))
-    target, mask = np.zeros((len(chosen), longest)), np.zeros((len(chosen), longest), dtype=bool)
-    design[group, measure], target[group, measure] = units.design(X[row]), units.residuals(X[row], y[row])
-    columns[group, measure], mask[group, measure] = X[row], True
-    return Sample(design, target, mask, of_group[chosen], columns)
+    rows = order[np.isin(codes[order], chosen)]
+    mask = np.arange(longest) < counts[chosen][:, None]
+
+    def padded(values: Array) -> Array:
+        result = np.zeros((*mask.shape, *values.shape[1:]))
+        result[mask] = values
+        return result
+
+    design, target = units.design(X[rows]), units.residuals(X[rows], y[rows])
+    return Sample(padded(design), padded(target), mask, of_group[chosen], padded(X[rows]))

@@ -14,7 +14,7 @@ from torch import Tensor
 from gpsuq.core.calibration import Calibration, ScaleModel, identity_calibration
 from gpsuq.core.generators import MLP, Generator
 from gpsuq.core.models import linear_regression
-from gpsuq.core.parameters import DataScale, ParameterMap
+from gpsuq.core.parameters import ParameterMap
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.files import module_tensors, under
 from gpsuq.linear.candidates import EQUAL, drawn_law
@@ -22,7 +22,7 @@ from gpsuq.linear.estimator import GPSLinearRegression
 from gpsuq.linear.evidence import Evidence
 from gpsuq.linear.fit import LinearFit
 from gpsuq.linear.laws import Law
-from gpsuq.linear.refine import started_generator
+from gpsuq.linear.refine import started_generator, unit_scale
 from gpsuq.linear.units import LinearUnits
 from gpsuq.storage import feature_names
 
@@ -30,21 +30,18 @@ _UNITS = ("center", "matrix", "slope")
 _LAW = ("share", "mean", "loadings", "sigma")
 _SCALE = ("center", "scale", "lower", "upper", "coefficients")
 _CURVE = ("knots", "values")
-_LARGEST = 1e300  # stands for infinity, which JSON and checks of tensors do not know
+_LARGEST, _LARGEST_FLOAT = 1e300, 1e30  # stand for infinity, which JSON and checks of tensors do not know
 
 
 def describe(estimator: GPSLinearRegression) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Give what is needed to build the estimator again."""
-    fit = estimator.fit_
-    params = estimator.get_params()
-    params["generator"] = asdict(estimator.generator or MLP())
-    params["random_state"] = estimator.seed_
+    """Return what is needed to build the estimator again."""
+    fit, generator = estimator.fit_, asdict(estimator.generator or MLP())
     names = getattr(estimator, "feature_names_in_", None)
     evidence = None if fit.evidence is None else asdict(fit.evidence)
     if evidence is not None and evidence["detectable"] is not None:
         evidence["detectable"] = min(evidence["detectable"], _LARGEST)
     config = {
-        "params": params,
+        "params": estimator.get_params() | {"generator": generator, "random_state": estimator.seed_},
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
         "level": fit.units.level,
@@ -68,14 +65,9 @@ def describe(estimator: GPSLinearRegression) -> tuple[dict[str, Any], dict[str, 
     arrays |= {"moved": fit.moved, "centers": fit.centers, "estimation": fit.estimation, "ranks": fit.ranks}
     tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}
     if fit.generator is not None:
-        tensors |= {
-            name: value.nan_to_num(posinf=_LARGEST_FLOAT)
-            for name, value in module_tensors(fit.generator, "generator/").items()
-        }
+        trained = module_tensors(fit.generator, "generator/")
+        tensors |= {name: value.nan_to_num(posinf=_LARGEST_FLOAT) for name, value in trained.items()}
     return config, tensors
-
-
-_LARGEST_FLOAT = 1e30
 
 
 def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearRegression:
@@ -84,60 +76,54 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearRegr
     spec = params.pop("generator")
     spec = MLP(**spec | {"hidden": tuple(spec["hidden"])})  # JSON has no tuples
     estimator = GPSLinearRegression(**params, generator=spec)
-    early = "sigma_range" in config
-    fit = _early_fit(config, tensors, spec, params) if early else _fit(config, tensors, spec, params)
-    estimator.n_features_in_ = config["n_features"]
-    if (names := feature_names(config, config["n_features"])) is not None:
-        estimator.feature_names_in_ = np.asarray(names, dtype=object)
-    estimator._set_fit(fit, config["params"]["random_state"])
-    return estimator
-
-
-def _units(config: dict[str, Any], tensors: dict[str, Tensor], params: dict[str, Any]) -> LinearUnits:
-    return LinearUnits(
+    units = LinearUnits(
         **{name: tensors[f"units/{name}"].numpy() for name in _UNITS},
         level=config["level"],
         scale=config["scale"],
         intercept=params["fit_intercept"],
     )
+    path = config["spread_path"]
+    common: dict[str, Any] = {
+        "units": units,
+        "spread_weight": config["spread_weight"],
+        "path": None if path is None else pd.DataFrame(path),
+        "reweighted": config["reweighted"],
+        "findings": [Finding(**finding) for finding in config["findings"]],
+    }
+    own = (_early_parts if "sigma_range" in config else _parts)(config, tensors, spec, units)
+    estimator.n_features_in_ = config["n_features"]
+    if (names := feature_names(config, config["n_features"])) is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    estimator._set_fit(LinearFit(**common, **own), config["params"]["random_state"])
+    return estimator
 
 
-def _fit(config: dict[str, Any], tensors: dict[str, Tensor], spec: MLP, params: dict[str, Any]) -> LinearFit:
-    law = Law(**{name: tensors[f"law/{name}"].numpy() for name in _LAW})
-    scale = ScaleModel(**{name: tensors[f"scale/{name}"].numpy() for name in _SCALE})
-    curve = {name: tensors[f"calibration/{name}"].numpy() for name in _CURVE}
-    generator, units = None, _units(config, tensors, params)
+def _parts(config: dict[str, Any], tensors: dict[str, Tensor], spec: MLP, units: LinearUnits) -> dict[str, Any]:
+    """Return the fields of a fit that depend on the version it was saved by."""
+
+    def arrays(folder: str, names: Sequence[str]) -> dict[str, Any]:
+        return {name: tensors[f"{folder}{name}"].numpy() for name in names}
+
+    generator, chains = None, []
     if config["trained_chains"] is not None:
         start = under(tensors, "generator/")
-        most, depth = start["body.mean"].shape[1], start["body.loadings"].shape[3]
-        q = units.rank + 1
+        most, depth, q = start["body.mean"].shape[1], start["body.loadings"].shape[3], units.rank + 1
         blank = Law(np.full(most, 1.0 / most), np.zeros((most, q)), np.zeros((most, q, depth)), np.ones(most))
         generator = started_generator([blank] * config["trained_chains"], spec, 0, random_level=True)
         generator.load_state_dict(start)
         generator = generator.eval()
-    chains: list[Law] = []
-    if generator is None:
-        parts = [tensors[f"chains/{name}"].numpy() for name in _LAW]
-        chains = [Law(*(part[chain] for part in parts)) for chain in range(len(parts[0]))]
-    path, evidence = config["spread_path"], config["evidence"]
-    return LinearFit(
-        units=units,
-        law=law,
-        chains=chains,
-        generator=generator,
-        moved=tensors["moved"].numpy(),
-        centers=tensors["centers"].numpy(),
-        estimation=tensors["estimation"].numpy(),
-        bulk=config["bulk"],
-        calibration=Calibration(scale, **curve, n_rows=config["calibrated_by"]),
-        ranks=tensors["ranks"].numpy(),
-        kind=config["kind"],
-        spread_weight=config["spread_weight"],
-        path=None if path is None else pd.DataFrame(path),
-        evidence=None if evidence is None else Evidence(**evidence),
-        reweighted=config["reweighted"],
-        findings=[Finding(**finding) for finding in config["findings"]],
-    )
+    else:
+        chains = [Law(*parts) for parts in zip(*arrays("chains/", _LAW).values(), strict=True)]
+    scale, evidence = ScaleModel(**arrays("scale/", _SCALE)), config["evidence"]
+    return arrays("", ("moved", "centers", "estimation", "ranks")) | {
+        "law": Law(**arrays("law/", _LAW)),
+        "chains": chains,
+        "generator": generator,
+        "bulk": config["bulk"],
+        "calibration": Calibration(scale, **arrays("calibration/", _CURVE), n_rows=config["calibrated_by"]),
+        "kind": config["kind"],
+        "evidence": None if evidence is None else Evidence(**evidence),
+    }
 
 
 # --- models saved before laws were calibrated ------------------------------------------------------------------------
@@ -169,15 +155,13 @@ class _EarlyGenerator(Generator):
         return result
 
 
-def _early_fit(config: dict[str, Any], tensors: dict[str, Tensor], spec: MLP, params: dict[str, Any]) -> LinearFit:
-    """Build a fit of version 0.1: what was drawn stays the same, predictions are not calibrated."""
-    units, intercept = _units(config, tensors, params), params["fit_intercept"]
-    random = params["random_intercept"] is True
-    declared = linear_regression(
-        intercept=intercept, random_intercept=random, pivot=intercept and not random
-    ).parameters
-    scale = DataScale(torch.zeros(()), torch.ones(()), torch.zeros(units.rank), torch.ones(units.rank), units.rank)
-    parameter_map = ParameterMap(declared, units.rank, scale)
+def _early_parts(config: dict[str, Any], tensors: dict[str, Tensor], spec: MLP, units: LinearUnits) -> dict[str, Any]:
+    """Return the fields of a fit of version 0.1: what was drawn stays the same, predictions are not calibrated."""
+    random = config["params"]["random_intercept"] is True
+    pivot = units.intercept and not random
+    model = linear_regression(intercept=units.intercept, random_intercept=random, pivot=pivot)
+    scale = unit_scale(units.rank)
+    parameter_map = ParameterMap(model.parameters, units.rank, scale)
     body = spec.build(parameter_map.width(random=True), config["n_chains"], scale, units.rank, 0)
     generator = _EarlyGenerator(body, parameter_map, config["n_chains"])
     generator.load_state_dict(under(tensors, "generator/"))
@@ -189,22 +173,16 @@ def _early_fit(config: dict[str, Any], tensors: dict[str, Tensor], spec: MLP, pa
     law = drawn_law(kept, range(len(chains)), config["params"]["random_state"])
     if law is None:
         raise ValueError("the generator's draws are not finite")
-    path = config["spread_path"]
-    return LinearFit(
-        units=units,
-        law=law,
-        chains=[],
-        generator=kept,
-        moved=np.zeros(units.rank + 1),
-        centers=np.broadcast_to(law.center, (len(chains), units.rank + 1)),  # its chains hold their own
-        estimation=np.zeros((units.rank + 1,) * 2),
-        bulk=float(np.median(law.sigma)),
-        calibration=identity_calibration(config["n_features"]),
-        ranks=np.empty(0),
-        kind="trained" if config["spread_weight"] < EQUAL else "equal",
-        spread_weight=config["spread_weight"],
-        path=None if path is None else pd.DataFrame(path),
-        evidence=None,
-        reweighted=config["reweighted"],
-        findings=[Finding(**finding) for finding in config["findings"]],
-    )
+    return {
+        "law": law,
+        "chains": [],
+        "generator": kept,
+        "moved": np.zeros(units.rank + 1),
+        "centers": np.broadcast_to(law.center, (len(chains), units.rank + 1)),  # its chains hold their own
+        "estimation": np.zeros((units.rank + 1,) * 2),
+        "bulk": float(np.median(law.sigma)),
+        "calibration": identity_calibration(config["n_features"]),
+        "ranks": np.empty(0),
+        "kind": "trained" if config["spread_weight"] < EQUAL else "equal",
+        "evidence": None,
+    }

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,12 +53,12 @@ class LinearUnits:
         return np.hstack([(X - self.center) @ self.matrix, level])
 
     def residuals(self, X: Array, y: Array) -> Array:
-        """Residuals of the pilot in units of their scale."""
+        """Return the residuals of the pilot in units of their scale."""
         fitted = self.level + (X - self.center) @ self.slope
         return np.clip((y - fitted) / self.scale, -_FARTHEST, _FARTHEST)
 
     def parameters(self, coefficients: Array, sigma: Array) -> dict[str, Array]:
-        """Give draws (..., r + 1) and sigmas in the user's units: ``slope`` (..., p), ``intercept``, ``sigma``."""
+        """Return draws (..., r + 1) and sigmas in the user's units: ``slope`` (..., p), ``intercept``, ``sigma``."""
         slope = self.slope + self.scale * coefficients[..., :-1] @ self.matrix.T
         intercept = self.level + self.scale * coefficients[..., -1] - slope @ self.center
         return {"slope": slope, "intercept": intercept, "sigma": self.scale * sigma}
@@ -87,13 +88,13 @@ def linear_units(
     spread = np.sqrt(np.maximum(np.diag(moment), 0.0))
     constant = constant | (spread <= 1e-12)
     if constant.any():
-        warn(f"columns {_listed(names, constant)} are constant: their coefficients are 0")
+        warn(f"columns {', '.join(compress(names, constant))} are constant: their coefficients are 0")
     spread = np.where(constant, 1.0, spread)
     values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, moment / np.outer(spread, spread)))
     kept = values > _DEPENDENT * max(values[-1], 1.0)
     if kept.sum() < min(len(values) - constant.sum(), n - intercept):
-        loads = (np.abs(vectors[:, ~kept]).max(1) > 1e-3) & ~constant
-        warn(f"columns {_listed(names, loads)} depend on each other: what they share is divided between them")
+        loads = ", ".join(compress(names, (np.abs(vectors[:, ~kept]).max(1) > 1e-3) & ~constant))
+        warn(f"columns {loads} depend on each other: what they share is divided between them")
     order = np.flatnonzero(kept)[::-1]
     if len(order) == 0:  # nothing varies: one direction that is zero for all rows stands in
         order, vectors, values = np.array([0]), np.zeros_like(vectors), np.ones_like(values)
@@ -130,7 +131,7 @@ def linear_units(
 
 
 def identifiers(X: Array, names: Sequence[str]) -> list[str]:
-    """Name columns that look like row numbers or identifiers: a different whole number in every row.
+    """Return the names of columns that look like row numbers or identifiers: a different whole number in every row.
 
     They are if they count the rows, if their name says so, if they range over more than a million, or if all are above
     a billion.
@@ -143,8 +144,7 @@ def identifiers(X: Array, names: Sequence[str]) -> list[str]:
         if (some != np.rint(some)).any() or (column != np.rint(column)).any():
             continue
         ordered = np.sort(column)
-        steps = np.diff(ordered)
-        if steps.min() <= 0:
+        if np.diff(ordered).min() <= 0:
             continue
         counts = bool((np.diff(column) == 1).all())
         named = _ID_NAME.search(name) or _ID_NAME.search(name.lower())
@@ -158,10 +158,6 @@ def blocks(n: int) -> Iterator[slice]:
     return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
 
 
-def _listed(names: Sequence[str], chosen: NDArray[np.bool_]) -> str:
-    return ", ".join(name for name, yes in zip(names, chosen, strict=True) if yes)
-
-
 def warn(message: str) -> None:
-    """Warn the caller of ``fit``."""
-    warnings.warn(message, GPSWarning, stacklevel=5)
+    """Warn the caller of ``fit``, from a function that :func:`gpsuq.linear.fit.fit_linear` calls."""
+    warnings.warn(message, GPSWarning, stacklevel=6)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gpsuq.plots.style import COLORS, figure_style, plain
+from gpsuq.plots.style import COLORS, plain, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ _SHOWN_POINTS = 1500
 
 
 def _range(values: Any) -> tuple[float, float]:
-    """Show what holds 99% of the draws: a few far ones would squeeze the rest."""
+    """Return the limits of an axis that holds 99% of the draws: a few far ones would squeeze the rest."""
     low, high = np.quantile(values, [0.005, 0.995])
     margin = 0.08 * (high - low) or 0.5 * max(abs(low), 1e-12)
     return low - margin, high + margin
@@ -35,21 +35,16 @@ def marginals(table: pd.DataFrame) -> Figure:
     >>> [axis.get_xlabel() for axis in marginals(table).axes]
     ['loc', 'scale']
     """
-    import matplotlib.pyplot as plt
-
     n_columns = min(3, table.shape[1])
     n_rows = -(-table.shape[1] // n_columns)
-    with figure_style():
-        figure, axes = plt.subplots(n_rows, n_columns, figsize=(3.6 * n_columns, 2.7 * n_rows), squeeze=False)
+    with subplots(n_rows, n_columns, figsize=(3.6 * n_columns, 2.7 * n_rows), squeeze=False) as (figure, axes):
         for axis, name in zip(axes.flat, table, strict=False):
             limits = _range(table[name])
-            bins = np.linspace(*limits, 50).tolist()
-            axis.hist(table[name], bins=bins, density=True, color=COLORS["light"], alpha=0.7, label="all chains")
+            options: dict[str, Any] = {"bins": np.linspace(*limits, 50).tolist(), "density": True}
+            axis.hist(table[name], color=COLORS["light"], alpha=0.7, label="all chains", **options)
             for number, (_, chain) in enumerate(table[name].groupby(level="chain")):
                 label = "one chain" if number == 0 else None
-                axis.hist(
-                    chain, bins=bins, density=True, histtype="step", color=COLORS["gps"], linewidth=0.8, label=label
-                )
+                axis.hist(chain, histtype="step", color=COLORS["gps"], linewidth=0.8, label=label, **options)
             axis.set(xlabel=plain(name), ylabel="density", xlim=limits)
         axes.flat[0].legend()
         for axis in axes.flat[table.shape[1] :]:
@@ -65,28 +60,25 @@ def pairs(table: pd.DataFrame) -> Figure:
     >>> len(pairs(pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)))).axes)  # two rows of two
     4
     """
-    import matplotlib.pyplot as plt
-
     names = list(table)
     shown = table.iloc[:: max(1, len(table) // _SHOWN_POINTS)]
-    with figure_style():
-        size = max(4.0, 2.3 * len(names))
-        figure, axes = plt.subplots(len(names), len(names), figsize=(size, size), squeeze=False)
-        for row, vertical in enumerate(names):
-            for column, horizontal in enumerate(names):
-                axis = axes[row, column]
-                if column > row:
-                    axis.set_visible(False)
-                    continue
-                axis.set_xlim(_range(table[horizontal]))
-                if row == column:
-                    bins = np.linspace(*_range(table[horizontal]), 40).tolist()
-                    axis.hist(table[horizontal], bins=bins, density=True, color=COLORS["light"])
-                else:
-                    axis.plot(shown[horizontal], shown[vertical], ".", color=COLORS["gps"], markersize=3, alpha=0.35)
-                    axis.set_ylim(_range(table[vertical]))
-                if row == len(names) - 1:
-                    axis.set_xlabel(plain(horizontal))
-                if column == 0:
-                    axis.set_ylabel("density" if row == 0 else plain(vertical))
+    limits = [_range(table[name]) for name in names]
+    size = max(4.0, 2.3 * len(names))
+    with subplots(len(names), len(names), figsize=(size, size), squeeze=False) as (figure, axes):
+        for (row, column), axis in np.ndenumerate(axes):
+            if column > row:
+                axis.set_visible(False)
+                continue
+            across, up = names[column], names[row]
+            axis.set_xlim(limits[column])
+            if row == column:
+                bins = np.linspace(*limits[column], 40).tolist()
+                axis.hist(table[across], bins=bins, density=True, color=COLORS["light"])
+            else:
+                axis.plot(shown[across], shown[up], ".", color=COLORS["gps"], markersize=3, alpha=0.35)
+                axis.set_ylim(limits[row])
+            if row == len(names) - 1:
+                axis.set_xlabel(plain(across))
+            if column == 0:
+                axis.set_ylabel("density" if row == 0 else plain(up))
     return figure

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +41,8 @@ _STYLE: dict[str, Any] = {
 
 
 def figure_style() -> AbstractContextManager[None]:
-    """Give the context in which figures are made; the caller's own settings come back afterwards.
+    """Return the context in which figures are made; the caller's own settings come back afterwards.
 
-    Examples
-    --------
     A figure of your own that looks like the others; ``COLORS`` names their colours by role:
 
     >>> import matplotlib.pyplot as plt
@@ -59,13 +58,17 @@ def figure_style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_STYLE)  # type: ignore[arg-type]
 
 
-def plain(name: object) -> str:
-    r"""Give the name of a column or class as figures write it: dollar signs in it are no mathematics.
+@contextmanager
+def subplots(n_rows: int = 1, n_columns: int = 1, **options: Any) -> Iterator[tuple[Figure, Any]]:
+    """Open a figure and its axes, like ``plt.subplots``, in the style of all figures."""
+    import matplotlib.pyplot as plt  # when it is needed: loading it takes long
 
-    >>> from gpsuq.plots.style import plain
-    >>> plain("price ($)"), plain(3)
-    ('price (\\$)', '3')
-    """
+    with figure_style():
+        yield plt.subplots(n_rows, n_columns, **options)
+
+
+def plain(name: object) -> str:
+    r"""Escape the dollar signs in the name of a column or class, which figures would take for mathematics."""
     return str(name).replace("$", r"\$")
 
 
@@ -74,12 +77,11 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from gpsuq.classify.plots import risk_coverage_curves
+    >>> from matplotlib.figure import Figure
     >>> from gpsuq.plots.style import save_figure
-    >>> figure = risk_coverage_curves([0.5, 1.0], {"GPS": [0.0, 0.03]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_figure(figure, Path(folder, "figures", "risk.png")).name
-    'risk.png'
+    ...     save_figure(Figure(), Path(folder, "figures", "empty.png")).name
+    'empty.png'
     """
     import matplotlib.pyplot as plt
 

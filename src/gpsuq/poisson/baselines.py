@@ -1,4 +1,4 @@
-r"""Intensities that a point pattern is usually given: constant, log-linear in covariates, kernel density.
+"""Usual models of an intensity: constant, log-linear in covariates, kernel density.
 
 All share the interface of :class:`gpsuq.spatial.intensity.IntensityModel`.
 """
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from scipy.special import ndtr
 from sklearn.linear_model import PoissonRegressor
@@ -19,8 +18,7 @@ from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.intensity import IntensityModel
 from gpsuq.spatial.patterns import PointPattern
-
-Array = NDArray[np.float64]
+from gpsuq.spatial.windows import Array
 
 _CELLS = 1 << 14
 _BLOCK = 1 << 22
@@ -41,10 +39,8 @@ class HomogeneousIntensity(IntensityModel):
     >>> from gpsuq.spatial import point_pattern
     >>> pattern = point_pattern(np.random.default_rng(0).random((30, 2)), window=(0, 1, 0, 2))
     >>> model = HomogeneousIntensity(pattern)
-    >>> model.intensity(np.array([[0.5, 0.5]])), model.integral()
-    (array([15.]), 30.0)
-    >>> round(model.log_likelihood(pattern.points), 3)  # per point: log 15 - 1
-    1.708
+    >>> model.intensity(np.array([[0.5, 0.5]])), model.integral(), round(model.log_likelihood(pattern.points), 3)
+    (array([15.]), 30.0, 1.708)
     """
 
     def __init__(self, pattern: PointPattern) -> None:
@@ -68,11 +64,9 @@ class LogLinearIntensity(IntensityModel):
     >>> east = CovariateGrid("east", ends, ends, np.array([[0.0, 1.0], [0.0, 1.0]]))
     >>> pattern = point_pattern(np.random.default_rng(0).random((100, 2)) ** [0.5, 1.0], window=(0, 1, 0, 1))
     >>> model = LogLinearIntensity(pattern, [east], n_cells=256)
-    >>> bool(model.coefficients[0] > 0.0), round(model.integral())
-    (True, 100)
     >>> left, right = model.intensity(np.array([[0.1, 0.5], [0.9, 0.5]]))
-    >>> bool(left < right)
-    True
+    >>> bool(model.coefficients[0] > 0.0), bool(left < right), round(model.integral())
+    (True, True, 100)
     """
 
     def __init__(self, pattern: PointPattern, covariates: Sequence[CovariateGrid], n_cells: int = _CELLS) -> None:
@@ -86,8 +80,7 @@ class LogLinearIntensity(IntensityModel):
         exposure = self.grid.exposure[self.grid.inside]
         design = self._design(self.grid.nodes[self.grid.inside])
         # Cells are quadrature nodes; each point is one too, with its own covariates and (next to) no area.
-        at_points = self._design(pattern.points)
-        rows = np.concatenate([design, at_points])
+        rows = np.concatenate([design, self._design(pattern.points)])
         tiny = 1e-9 * pattern.window.area / len(pattern)
         weight = np.concatenate([exposure, np.full(len(pattern), tiny)])
         rate = np.concatenate([np.zeros(len(design)), np.full(len(pattern), 1.0 / tiny)])
@@ -104,8 +97,7 @@ class LogLinearIntensity(IntensityModel):
         return np.column_stack([covariate.at(points) for covariate in self.covariates])
 
     def intensity(self, points: Array) -> Array:
-        result: Array = np.exp(self.intercept + self._design(points) @ self.coefficients)
-        return result
+        return np.asarray(np.exp(self.intercept + self._design(points) @ self.coefficients))
 
     def integral(self) -> float:
         inside = self.grid.inside
@@ -118,8 +110,6 @@ class KernelIntensity(IntensityModel):
     The bandwidth h is chosen by likelihood cross-validation unless it is given: it maximises
     :math:`\sum_i \log \lambda_{-i}(s_i) - \int_W \lambda`.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gpsuq.poisson.baselines import KernelIntensity
     >>> from gpsuq.spatial import point_pattern
@@ -156,7 +146,7 @@ class KernelIntensity(IntensityModel):
         return float(np.log(np.maximum(others, np.finfo(float).tiny)).sum() - self._integral(bandwidth))
 
     def _sums(self, points: Array, bandwidth: float) -> Array:
-        """Sum of kernels around the pattern's points, a block of points at a time."""
+        """Return the sum of kernels around the pattern's points, a block of points at a time."""
         events = self.pattern.points
         result = np.empty(len(points))
         step = max(1, _BLOCK // len(events))
@@ -167,24 +157,21 @@ class KernelIntensity(IntensityModel):
         return result / (2.0 * np.pi * bandwidth**2)
 
     def _edge(self, points: Array, bandwidth: float) -> Array:
-        """Mass of the kernel around each point that lies inside the window."""
+        """Return the mass of the kernel around each point that lies inside the window."""
         x_min, x_max, y_min, y_max = self.pattern.window.bounds
         if self.pattern.window.is_rectangle:
             x, y = points[:, 0], points[:, 1]
             across = ndtr((x_max - x) / bandwidth) - ndtr((x_min - x) / bandwidth)
             along = ndtr((y_max - y) / bandwidth) - ndtr((y_min - y) / bandwidth)
-            result: Array = across * along
-            return result
+            return np.asarray(across * along)
         width, height = self.grid.cell_size
         smooth = self._smoothed(self.grid.exposure / (width * height), bandwidth)
         return np.maximum(smooth.ravel()[self.grid.cell_of(points)], np.finfo(float).tiny)
 
     def _smoothed(self, values: Array, bandwidth: float) -> Array:
         width, height = self.grid.cell_size
-        result: Array = gaussian_filter(
-            values, (bandwidth / height, bandwidth / width), mode="constant", truncate=_WIDE
-        )
-        return result
+        sigma = bandwidth / height, bandwidth / width
+        return np.asarray(gaussian_filter(values, sigma, mode="constant", truncate=_WIDE))
 
     def _integral(self, bandwidth: float) -> float:
         width, height = self.grid.cell_size

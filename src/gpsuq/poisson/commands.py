@@ -29,12 +29,9 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Directory for the model, intensity.csv and figures.")],
     x: Annotated[str, typer.Option("--x", help="Column of x coordinates.")] = "x",
     y: Annotated[str, typer.Option("--y", help="Column of y coordinates.")] = "y",
-    replicate: Annotated[
-        str | None, typer.Option("--replicate", help="Column that names replicates of the pattern.")
-    ] = None,
+    replicate: Annotated[str | None, typer.Option("--replicate", help="Column that names replicates.")] = None,
     covariate: Annotated[
-        list[Path] | None,
-        typer.Option("--covariate", help="CSV grid with a JSON of its axes beside it; may be repeated."),
+        list[Path] | None, typer.Option("--covariate", help="CSV grid with a JSON of its axes; may be repeated.")
     ] = None,
     drop_missing: DropMissingOption = False,
     drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
@@ -47,8 +44,7 @@ def fit(
 
     Example: gpsuq fit poisson points.csv --window window.json --out model
     """
-    console = Console()
-    with speaking(console):
+    with speaking() as console:
         from gpsuq.engine.checkpoints import resumable, unfinished
         from gpsuq.plots.style import save_figure
         from gpsuq.poisson.estimator import DEFAULT_STEPS, GPSPoissonProcess
@@ -98,8 +94,7 @@ def simulate(
 
     Example: gpsuq simulate model -n 20 --out simulated.csv
     """
-    console = Console()
-    with speaking(console):
+    with speaking() as console:
         import pandas as pd
 
         from gpsuq.errors import GPSError
@@ -119,13 +114,14 @@ def simulate(
 
 
 def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
-    """Return what machines want to know of a process."""
+    """Return what a program wants to know of a process."""
     return {
         "type": type(estimator).__name__,
         "points": sum(map(len, estimator.points_)),
         "expected": estimator.integral(),
         "frequency": estimator.frequency_,
         "spread": estimator.fit_.spread.value,
+        "findings": [finding.message for finding in estimator.findings_],
     }
 
 

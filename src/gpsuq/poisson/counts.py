@@ -40,12 +40,12 @@ _NEGLIGIBLE = 1e-7  # eigenvalue of the kernel, relative to the largest
 
 
 def stabilised(counts: Tensor) -> Tensor:
-    """Give 2 sqrt(y + 3/8)."""
+    """Return 2 sqrt(y + 3/8)."""
     return 2.0 * torch.sqrt(counts + 0.375)
 
 
 def bandwidth_ladder(counts: Tensor, narrowest: float) -> tuple[float, ...]:
-    """Give bandwidths from ``narrowest`` up to what lets a constant see the farthest of the counts.
+    """Return bandwidths from ``narrowest`` up to what lets a constant see the farthest of the counts.
 
     A kernel as wide as the noise has no slope where a block is many standard deviations off: with many points, blocks
     are, until the surface is found.
@@ -59,9 +59,9 @@ def bandwidth_ladder(counts: Tensor, narrowest: float) -> tuple[float, ...]:
 
 
 def count_score(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
-    """Both terms of the kernel score of counts y (...) under Poisson draws of mean ``rate`` (..., draw), all pairs.
+    """Return both terms of the kernel score of counts y (...) under Poisson draws of mean ``rate`` (..., draw).
 
-    The kernel is the mean of Gaussian ones.
+    All pairs of draws are compared. The kernel is the mean of Gaussian ones.
     """
     if rate.shape[-1] < 2:
         raise GPSError("the score compares different draws: at least 2 are needed")
@@ -108,7 +108,7 @@ def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
 
 @functools.cache
 def _features(largest: int, bandwidths: tuple[float, ...]) -> Tensor:
-    """Give vectors (feature, count) whose scalar products are the kernel's values, for counts up to the last atom.
+    """Return vectors (feature, count) whose scalar products are the kernel's values, for counts up to the last atom.
 
     A smooth kernel has few that matter: sums over all counts become sums over some eight features.
     """
@@ -188,7 +188,7 @@ class BlockScore(Distance):
         return replace(self, mixed=self.ensemble > 1)
 
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
-        """Give both terms for every tile."""
+        """Return both terms for every tile."""
         base = base_distribution(predictive)
         if not isinstance(base, Poisson):
             raise GPSError(f"BlockScore is for Poisson counts, got {type(base).__name__}")
@@ -200,13 +200,12 @@ class BlockScore(Distance):
             terms = count_score(blocks, counts, self.bandwidths[number])
             if self.mixed:
                 terms = self._of_mixture(terms, blocks, counts, number)
-            fit, pair = terms
-            fits.append(fit.sum(-1))
-            pairs.append(pair.sum(-1))
+            fits.append(terms.fit.sum(-1))
+            pairs.append(terms.pair.sum(-1))
         return Terms(torch.stack(fits).sum(0), torch.stack(pairs).sum(0))
 
     def _of_mixture(self, own: Terms, rate: Tensor, y: Tensor, scale: int) -> Terms:
-        """Give both terms of the mixture of each ensemble to all of its chains: (chain, tile, block)."""
+        """Return both terms of the mixture of each chain's ensemble: (chain, tile, block)."""
         together = rate.unflatten(0, (-1, self.ensemble)).movedim(1, -2).flatten(-2)
         first = y.expand(rate.shape[:-1]).unflatten(0, (-1, self.ensemble))[:, 0]
         members, draws = self.ensemble, rate.shape[-1]

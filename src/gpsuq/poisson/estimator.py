@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-import shapely
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gpsuq.core.intervals import check_coverage, equal_tailed
 from gpsuq.core.mixtures import poisson_quantiles
 from gpsuq.core.seeds import derive_seed, quasi_normal, random_block, seed_from
+from gpsuq.engine.checkpoints import resumable
+from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.progress import counting_bar
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.poisson.findings import findings
 from gpsuq.poisson.fit import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
 from gpsuq.poisson.intensity import IntensitySurface
 from gpsuq.poisson.plots import intensity
@@ -30,20 +34,18 @@ from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import TILE, Grid, cells_for
 from gpsuq.spatial.intensity import IntensityModel
 from gpsuq.spatial.patterns import PointPattern, point_pattern, points_inside
-from gpsuq.spatial.simulation import bound_from, bound_places, simulate_poisson
+from gpsuq.spatial.simulation import Intensity, bound_from, bound_places, simulate_poisson
 from gpsuq.spatial.statistics import Envelope, l_envelope
-from gpsuq.spatial.windows import Window, as_window
+from gpsuq.spatial.windows import Array, Window, as_window
 from gpsuq.storage import save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
-
 DEFAULT_STEPS = 400
 _DRAWS = 640
 _NUMBERS = 1 << 24  # held at once
-_LEAVES = 1e-6  # share of a region outside the window that is no rounding error
+_LEAVES = 1e-6  # share of a region outside the window above which it is not a rounding error
 
 
 class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
@@ -85,6 +87,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         The frequency in use, and the scores it was chosen by (None where none were).
     spread_, spread_path_
         Whether the learned spread of Z is kept (1) or given up (0), and the scores of parts of it that decided.
+    findings_
+        What to be careful about: each with a ``code`` and a ``message``.
 
     Examples
     --------
@@ -92,8 +96,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     >>> from gpsuq import GPSPoissonProcess
     >>> points = np.random.default_rng(0).random((150, 2))
     >>> model = GPSPoissonProcess(n_cells=256, frequency=1.0, n_chains=2, n_steps=20).fit(points, window=(0, 1, 0, 1))
-    >>> bool(90 < model.integral() < 220)
-    True
+    >>> bool(90 < model.integral() < 220), [finding.code for finding in model.findings_]
+    (True, ['coarse-grid'])
 
     The intensity: its mean and draws of it at places, on a grid, and in a figure.
 
@@ -113,12 +117,9 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
 
     New patterns, and whether the points look like them:
 
-    >>> len(model.simulate(3))
-    3
-    >>> bool(0 < model.goodness_of_fit(n_simulations=9).p_value <= 1)
-    True
-    >>> by_hand = (np.log(model.intensity(points)).sum() - model.integral()) / len(points)
-    >>> bool(np.isclose(model.log_likelihood(points), by_hand))  # per point, higher is better
+    >>> len(model.simulate(3)), bool(0 < model.goodness_of_fit(n_simulations=9).p_value <= 1)
+    (3, True)
+    >>> bool(model.log_likelihood(points) > 3.0)  # per point, higher is better
     True
 
     A fit on a finer grid says whether the grid matters:
@@ -126,6 +127,19 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     >>> sorted(model.compare_grid())
     ['change', 'n_cells', 'other_n_cells', 'standard_error']
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_cells": [Interval(Integral, 1, None, closed="left"), None],
+        "frequency": [Interval(Real, 0, np.inf, closed="left"), StrOptions({"auto"})],
+        **{name: [Interval(Integral, 2, None, closed="left")] for name in ("n_chains", "n_draws")},
+        **{
+            name: [Interval(Integral, 1, None, closed="left")]
+            for name in ("n_steps", "batch_size", "waves", "noise_dim")
+        },
+        "hidden": ["array-like"],
+        "outside": [StrOptions({"error", "drop"})],
+        "progress": ["boolean"],
+    }
 
     def __init__(
         self,
@@ -158,7 +172,15 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
-    def fit(self, points: Any, window: Any, *, covariates: Sequence[CovariateGrid] = ()) -> GPSPoissonProcess:
+    @whole_or_not_at_all
+    def fit(
+        self,
+        points: Any,
+        window: Any,
+        *,
+        covariates: Sequence[CovariateGrid] = (),
+        checkpoint: str | Path | None = None,
+    ) -> GPSPoissonProcess:
         """Fit the law of the intensity.
 
         Parameters
@@ -171,60 +193,50 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             :class:`~gpsuq.spatial.Window`, or a file that :func:`~gpsuq.spatial.read_window` reads.
         covariates
             Grids of covariates that cover the window.
+        checkpoint
+            Directory to keep the training in; a fit that was stopped goes on from there, bit for bit.
         """
         settings = self._settings()
         window = as_window(window)
         given = _replicates(points)
         patterns = [point_pattern(pattern, window, outside=self.outside, least=0).points for pattern in given]
         n_points = sum(map(len, patterns))
-        if n_points < 2:
-            raise GPSError(
-                "there are no points"
-                if n_points == 0
-                else "one point is too few: at least 2 are needed to say anything about an intensity"
-            )
+        if n_points == 0:
+            raise GPSError("there are no points")
+        if n_points == 1:
+            raise GPSError("one point is too few: at least 2 are needed to say anything about an intensity")
         for covariate in covariates:
             covariate.check_covers(window)
         n_cells = cells_for(n_points // len(patterns)) if self.n_cells is None else self.n_cells
         grid = Grid.with_cells(window, n_cells)
-        fit = fit_poisson(grid, list(covariates), patterns, settings)
-        self._set_fit(fit, grid, patterns, settings.seed, n_outside=sum(map(len, given)) - n_points)
+        with resumable(None if checkpoint is None else Path(checkpoint), keep=True):
+            fit = fit_poisson(grid, list(covariates), patterns, settings)
+        n_outside = sum(map(len, given)) - n_points
+        found = findings(grid, patterns, n_outside, fit.surfaces(grid.nodes[grid.inside]).estimation)
+        self._set_fit(fit, grid, patterns, settings.seed, n_outside, found)
         return self
 
     def _settings(self) -> PoissonSettings:
-        """Check the arguments and give them as the training takes them."""
-        least = {"n_chains": 2, "n_steps": 1, "n_draws": 2, "batch_size": 1, "waves": 1, "noise_dim": 1}
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < smallest:
-                raise GPSError(f"{name} must be an integer of at least {smallest}, got {value!r}")
-        if self.n_cells is not None and (not isinstance(self.n_cells, numbers.Integral) or self.n_cells < 1):
-            raise GPSError(f"n_cells must be None or a positive integer, got {self.n_cells!r}")
-        frequency = self.frequency
-        if frequency != "auto" and not (isinstance(frequency, numbers.Real) and 0.0 <= frequency < np.inf):
-            raise GPSError(f'frequency must be "auto" or a number of at least 0, got {frequency!r}')
+        """Return the arguments as the training takes them."""
         hidden = tuple(self.hidden)
-        if not hidden or any(not isinstance(width, numbers.Integral) or width < 1 for width in hidden):
+        if not hidden or any(not isinstance(width, Integral) or width < 1 for width in hidden):
             raise GPSError(f"hidden must hold positive integers, got {self.hidden!r}")
+        names = "n_chains", "n_steps", "n_draws", "batch_size", "waves", "noise_dim"
         return PoissonSettings(
-            n_chains=int(self.n_chains),
-            n_steps=int(self.n_steps),
-            n_draws=int(self.n_draws),
-            batch_size=int(self.batch_size),
-            frequency=None if frequency == "auto" else float(frequency),
-            waves=int(self.waves),
+            **{name: int(getattr(self, name)) for name in names},
+            frequency=None if self.frequency == "auto" else float(self.frequency),
             hidden=tuple(int(width) for width in hidden),
-            noise_dim=int(self.noise_dim),
             seed=seed_from(self.random_state),
             progress=self.progress,
         )
 
-    def _set_fit(self, fit: PoissonFit, grid: Grid, patterns: list[Array], seed: int, *, n_outside: int) -> None:
-        """Keep what was trained, and how many points were left out."""
-        self.fit_ = fit
+    def _set_fit(
+        self, fit: PoissonFit, grid: Grid, patterns: list[Array], seed: int, n_outside: int, found: list[Finding]
+    ) -> None:
+        """Keep what was trained, how many points were left out, and what to be careful about."""
+        self.fit_, self.seed_, self.findings_ = fit, seed, found
         self.grid_, self.window_ = grid, grid.window
         self.points_, self.n_outside_ = patterns, n_outside
-        self.seed_ = seed
         self.frequency_ = fit.frequency
         self.smoothness_path_ = None if fit.smoothness is None else fit.smoothness.table
         self.spread_, self.spread_path_ = fit.spread.value, fit.spread.table
@@ -232,43 +244,36 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     # --- the intensity -----------------------------------------------------------------------------------------------
 
     def intensity(self, points: Any) -> Array:
-        """Give the mean intensity over chains and draws at points (n, 2) in the window."""
+        """Return the mean intensity over chains and draws at points (n, 2) in the window."""
         points = self._inside(points)
         return self.fit_.mean(points)
 
     def integral(self) -> float:
-        """Give the expected number of points in the window."""
+        """Return the expected number of points in the window."""
         check_is_fitted(self)
         inside = self.grid_.inside
         return float(self.fit_.mean(self.grid_.nodes[inside]) @ self.grid_.exposure[inside])
 
     def sample_intensity(self, points: Any, n_draws: int = 1000, random_state: int | None = None) -> Array:
-        """Draw whole surfaces and give their values at points (n, 2): (draw, n)."""
+        """Draw whole surfaces and return their values at points (n, 2): (draw, n)."""
         points = self._inside(points)
         return self.fit_.surfaces(points).draws(self._noise(n_draws, random_state))
 
     def surface(self, levels: Sequence[float] = (0.025, 0.5, 0.975), n_cells: int | None = None) -> IntensitySurface:
-        """Give mean, standard deviation and quantiles of the intensity on the fit's grid, or one of ``n_cells``."""
+        """Return mean, standard deviation and quantiles of the intensity on the fit's grid, or one of ``n_cells``."""
         check_is_fitted(self)
         if not all(0.0 < level < 1.0 for level in levels):
             raise GPSError(f"levels must be between 0 and 1, got {list(levels)}")
         grid = self.grid_ if n_cells is None else Grid.with_cells(self.window_, n_cells)
-        nodes = grid.nodes[grid.inside]
-        noise = self._even_noise()
-        mean, sd = (np.full((grid.n_y, grid.n_x), np.nan) for _ in range(2))
-        quantiles = {float(level): np.full((grid.n_y, grid.n_x), np.nan) for level in levels}
-        parts = np.array_split(np.arange(len(nodes)), -(-len(nodes) * _DRAWS // _NUMBERS))
+        maps = np.full((2 + len(levels), grid.n_y, grid.n_x), np.nan)
         rows, columns = grid.inside.nonzero()
-        for part in parts:
-            draws = self.fit_.surfaces(nodes[part]).draws(noise)
-            place = rows[part], columns[part]
-            mean[place], sd[place] = draws.mean(0), draws.std(0)
-            for level, values in zip(levels, np.quantile(draws, list(levels), axis=0), strict=True):
-                quantiles[float(level)][place] = values
-        return IntensitySurface(grid, mean, sd, quantiles)
+        for part, draws in self._draws(grid.nodes[grid.inside], self._even_noise()):
+            quantiles = np.quantile(draws, list(levels), axis=0)
+            maps[:, rows[part], columns[part]] = [draws.mean(0), draws.std(0), *quantiles]
+        return IntensitySurface(grid, maps[0], maps[1], dict(zip(map(float, levels), maps[2:], strict=True)))
 
     def region_counts(self, regions: Any, coverage: float = 0.95) -> pd.DataFrame:
-        """Give expected and new counts in regions, one row each.
+        """Return expected and new counts in regions, one row each.
 
         ``mean`` is the expected count; ``mean_lower`` and ``mean_upper`` bound it, ``count_lower`` and ``count_upper``
         bound the number of points in a new pattern. ``trained`` says whether the region is no larger than the blocks
@@ -282,68 +287,35 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         tail = (1.0 - check_coverage(coverage)) / 2.0
         single = isinstance(regions, (Window, str, Path, dict)) or hasattr(regions, "geom_type")
-        if not single and len(regions) == 4 and all(isinstance(value, numbers.Real) for value in regions):
-            single = True
+        single = single or (len(regions) == 4 and all(isinstance(value, Real) for value in regions))
         shapes = [as_window(region) for region in ([regions] if single else regions)]
-        rates, inside = self._region_rates(shapes)
-        if (inside < 1.0).any():
-            warnings.warn(
-                f"{int((inside < 1.0).sum())} of the regions leave the window; counts are those of their part inside",
-                GPSWarning,
-                stacklevel=2,
-            )
-        bounds = equal_tailed(rates, coverage)
-        counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
-        trained = [self._is_trained(shape) for shape in shapes]
-        if not all(trained):
-            width, height = (TILE * side for side in self.grid_.cell_size)
-            warnings.warn(
-                f"{trained.count(False)} of the regions are larger than {width:.4g} x {height:.4g}, the largest blocks "
-                "that were trained: the spread of their counts was not learned",
-                GPSWarning,
-                stacklevel=2,
-            )
-        return pd.DataFrame(
-            {
-                "mean": rates.mean(0),
-                "mean_lower": bounds[0],
-                "mean_upper": bounds[1],
-                "count_lower": counts[:, 0],
-                "count_upper": counts[:, 1],
-                "trained": trained,
-            }
-        )
-
-    def _region_rates(self, regions: Sequence[Window]) -> tuple[Array, Array]:
-        """Draws of the expected count in every region, (draw, region), and the share of each inside the window."""
-        x, y = self.grid_.edges
-        rows, columns = self.grid_.inside.nonzero()
-        boxes = shapely.box(x[columns], y[rows], x[columns + 1], y[rows + 1])
-        nodes, exposure = self.grid_.nodes[self.grid_.inside], self.grid_.exposure[self.grid_.inside]
-        cell_area = np.prod(self.grid_.cell_size)
-        tree = shapely.STRtree(boxes)
-        noise = self._even_noise()
-        result, inside = np.zeros((_DRAWS, len(regions))), np.ones(len(regions))
-        for number, region in enumerate(regions):
-            shape: shapely.Geometry = region.polygons
-            if not self.window_.is_rectangle:
-                shape = shapely.intersection(shape, self.window_.polygons)
-            touched = tree.query(shape, predicate="intersects")
-            area = shapely.area(shapely.intersection(boxes[touched], shape))
-            seen = area > 0.0
-            if not seen.any():
+        nodes, noise = self.grid_.nodes[self.grid_.inside], self._even_noise()
+        rates, n_leaving = np.zeros((_DRAWS, len(shapes))), 0
+        for number, region in enumerate(shapes):
+            cells, area = self.grid_.overlap(region)
+            if not len(cells):
                 raise GPSError(f"region {number} lies outside the window")
-            if area.sum() < (1.0 - _LEAVES) * region.area:
-                inside[number] = area.sum() / region.area
-            whole = area >= (1.0 - 1e-12) * cell_area
-            area = np.where(whole, exposure[touched], area)[seen]
-            cells = touched[seen]
-            for part in np.array_split(np.arange(len(cells)), -(-len(cells) * _DRAWS // _NUMBERS)):
-                result[:, number] += self.fit_.surfaces(nodes[cells[part]]).draws(noise) @ area[part]
-        return result, inside
+            n_leaving += bool(area.sum() < (1.0 - _LEAVES) * region.area)
+            for part, draws in self._draws(nodes[cells], noise):
+                rates[:, number] += draws @ area[part]
+        width, height = (TILE * side for side in self.grid_.cell_size)
+        trained = [_fits(region, width, height) for region in shapes]
+        notes = {
+            f"{n_leaving} of the regions leave the window; counts are those of their part inside": n_leaving,
+            f"{trained.count(False)} of the regions are larger than {width:.4g} x {height:.4g}, the largest blocks "
+            "that were trained: the spread of their counts was not learned": trained.count(False),
+        }
+        for note, number in notes.items():
+            if number:
+                warnings.warn(note, GPSWarning, stacklevel=2)
+        lower, upper = equal_tailed(rates, coverage)
+        counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
+        columns = {"mean": rates.mean(0), "mean_lower": lower, "mean_upper": upper}
+        columns |= {"count_lower": counts[:, 0], "count_upper": counts[:, 1]}
+        return pd.DataFrame(columns | {"trained": trained})
 
     def block_counts(self, side: int = TILE) -> tuple[Array, NDArray[np.int64]]:
-        """Give draws of the expected count in blocks of ``side`` x ``side`` cells, and the points counted there.
+        """Return draws of the expected count in blocks of ``side`` x ``side`` cells, and the points counted there.
 
         The draws have shape (draw, block), the counts (replicate, block); blocks outside the window are left out.
         """
@@ -353,18 +325,11 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         names, block = np.unique((rows // side) * -(-grid.n_x // side) + columns // side, return_inverse=True)
         cells = np.arange(len(block))
         areas = csr_array((grid.exposure[grid.inside], (cells, block)), shape=(len(block), len(names)))
-        nodes, noise = grid.nodes[grid.inside], self._even_noise()
         rates = np.zeros((_DRAWS, len(names)))
-        for part in np.array_split(cells, -(-len(cells) * _DRAWS // _NUMBERS)):
-            rates += self.fit_.surfaces(nodes[part]).draws(noise) @ areas[part]
+        for part, draws in self._draws(grid.nodes[grid.inside], self._even_noise()):
+            rates += draws @ areas[part]
         counts = np.stack([grid.counts(pattern)[grid.inside] for pattern in self.points_])
         return rates, np.stack([np.bincount(block, one, len(names)) for one in counts]).astype(np.int64)
-
-    def _is_trained(self, region: Window) -> bool:
-        x_min, x_max, y_min, y_max = region.bounds
-        width, height = self.grid_.cell_size
-        slack = 1.0 + 1e-9
-        return bool(x_max - x_min <= TILE * width * slack and y_max - y_min <= TILE * height * slack)
 
     # --- simulation and checks ---------------------------------------------------------------------------------------
 
@@ -375,31 +340,26 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     def _patterns(self, noise: SurfaceNoise, random_state: int | None) -> list[Array]:
         rng = np.random.default_rng(derive_seed(self._seed(random_state), "simulate"))
         lattice = self.fit_.surfaces(bound_places(self.grid_))
+
+        def pattern(one: SurfaceNoise) -> Array:
+            bound = bound_from(lattice.draws(one)[0], self.grid_)
+            value: Intensity = lambda points: self.fit_.surfaces(points).draws(one)[0]  # noqa: E731
+            return simulate_poisson(value, self.window_, rng, grid=self.grid_, bound=bound)
+
         patterns: list[Array] = []
         with counting_bar(self.progress, "simulating", len(noise.chain)) as advance:
             for draw in range(len(noise.chain)):
-                one = noise.one(draw)
-                patterns.append(
-                    simulate_poisson(
-                        self._surface_of(one),
-                        self.window_,
-                        rng,
-                        grid=self.grid_,
-                        bound=bound_from(lattice.draws(one)[0], self.grid_),
-                    )
-                )
+                patterns.append(pattern(noise.one(draw)))
                 advance(len(patterns))
         return patterns
-
-    def _surface_of(self, noise: SurfaceNoise) -> Callable[[Array], Array]:
-        return lambda points: self.fit_.surfaces(points).draws(noise)[0]
 
     def goodness_of_fit(self, n_simulations: int = 39, random_state: int | None = None) -> Envelope:
         """Compare the L function of the pattern (its mean over replicates) with those of simulated ones.
 
-        Simulated surfaces vary with Z, as the process is said to; how well the mean is known is left out, because the
+        Simulated surfaces vary with Z, as the process does; how well the mean is known is left out, because the
         pattern was fitted as it is.
         """
+        check_is_fitted(self)
         size = len(self.points_)
         noise = self._noise(n_simulations * size, random_state)
         patterns = self._patterns(replace(noise, wobble=np.zeros_like(noise.wobble)), random_state)
@@ -407,7 +367,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         return l_envelope(self.points_, simulated, self.window_, intensity=self.fit_.mean, progress=self.progress)
 
     def compare_grid(self, n_cells: int | None = None) -> dict[str, float]:
-        """Fit again on another grid, by default twice as fine each way, and say how much the answer changes.
+        """Fit again on another grid, by default twice as fine each way, and return how much the answer changes.
 
         ``change`` is the relative L2 difference of the two mean surfaces; ``standard_error`` the relative L2 size of
         this fit's own estimation uncertainty. A change well below it means that the grid is fine enough.
@@ -448,7 +408,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         return self.seed_ if random_state is None else seed_from(random_state)
 
     def _noise(self, n_draws: int, random_state: int | None) -> SurfaceNoise:
-        """Draw what surfaces are made of."""
+        """Draw the noise of surfaces."""
         check_is_fitted(self)
         if n_draws < 1:
             raise GPSError(f"at least 1 draw is needed, got {n_draws}")
@@ -459,10 +419,22 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         return SurfaceNoise(chain, numbers[:, :q], numbers[:, q:])
 
     def _even_noise(self) -> SurfaceNoise:
-        """Give evenly spread draws, the same at every call, for summaries."""
+        """Return evenly spread noise, the same at every call, for summaries."""
         n_chains, q = len(self.fit_.level), self.fit_.body.noise_dim
         numbers = quasi_normal(_DRAWS, q + n_chains, self.seed_).double().numpy()
         return SurfaceNoise(np.arange(_DRAWS) % n_chains, numbers[:, :q], numbers[:, q:])
+
+    def _draws(self, nodes: Array, noise: SurfaceNoise) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        """Yield some rows of ``nodes`` and the intensity there, (draw, row), until all are done."""
+        for part in np.array_split(np.arange(len(nodes)), -(-len(nodes) * _DRAWS // _NUMBERS)):
+            yield part, self.fit_.surfaces(nodes[part]).draws(noise)
+
+
+def _fits(region: Window, width: float, height: float) -> bool:
+    """Whether a region is no larger than a block, but for rounding."""
+    x_min, x_max, y_min, y_max = region.bounds
+    slack = 1.0 + 1e-9
+    return bool(x_max - x_min <= width * slack and y_max - y_min <= height * slack)
 
 
 def _replicates(points: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,19 +26,18 @@ from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import Batch, Observations
 from gpsuq.core.parameters import DataScale, ParameterMap, Real
 from gpsuq.core.seeds import derive_seed, random_block
-from gpsuq.engine.algorithms import Algorithm
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.generative import Problem, TrainingState, evaluate, init
 from gpsuq.engine.loop import train
 from gpsuq.engine.progress import stage, training_bar
+from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
 from gpsuq.errors import DivergenceError, GPSError
 from gpsuq.poisson.counts import BlockScore, bandwidth_ladder, pooled
 from gpsuq.poisson.surfaces import Surface, SurfaceBody
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import TILE, Grid
-
-Array = NDArray[np.float64]
+from gpsuq.spatial.windows import Array
 
 FREQUENCIES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Smoothness that is tried: standard deviation of the waves' frequencies, in cycles per longest side of the window."""
@@ -111,7 +110,7 @@ class Locations:
         )
 
     def inputs(self, points: Array) -> Tensor:
-        """Give what the network sees of points (n, 2): (n, 2 + covariates)."""
+        """Return what the network sees of points (n, 2): (n, 2 + covariates)."""
         parts = [(points - self.center) / self.length]
         for number, covariate in enumerate(self.covariates):
             value = (covariate.at(points) - self.covariate_center[number]) / self.covariate_scale[number]
@@ -177,42 +176,32 @@ class PatternSource(BatchSource):
         self._x = x.repeat(len(cells), 1, 1)
         self.sample = Observations(total[self._rows], self._x[self._rows])
         self.batch_size = min(batch_size, len(self._rows))
+        self.length = len(self._rows) // self.batch_size
+        self.weighted, self.n_observations = False, len(self._rows)
 
     def _tiles(self, counts: Tensor, rows: Tensor, share: float) -> Batch:
         x = self._x[rows].clone()
         x[..., -1] += math.log(share)
         return Batch(counts[:, rows, None], x[None, :, None])
 
-    def batch(self, step: int) -> tuple[Batch, Tensor]:
-        """Give the tiles of this step: all in turn, in a new order every time."""
-        per_epoch = len(self._rows) // self.batch_size
-        epoch, position = divmod(step, per_epoch)
-        order = torch.randperm(len(self._rows), generator=random_block(self.seed, "epoch", epoch))
-        rows = self._rows[order[position * self.batch_size : (position + 1) * self.batch_size]]
-        return self._tiles(self._train, rows, self.kept), torch.ones(len(self._train), len(rows))
+    def epoch(self, number: int, start: int = 0) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield all tiles in turn, in an order of this epoch's own."""
+        order = torch.randperm(len(self._rows), generator=random_block(self.seed, "epoch", number))
+        for first in range(start * self.batch_size, len(self._rows) - self.batch_size + 1, self.batch_size):
+            rows = self._rows[order[first : first + self.batch_size]]
+            yield self._tiles(self._train, rows, self.kept), torch.ones(len(self._train), len(rows))
 
     def held_out(self) -> Batch:
-        """Give the counts of the points that each chain did not see."""
+        """Return the counts of the points that each chain did not see."""
         return self._tiles(self._held_out, self._rows, 1.0 - self.kept)
 
     def n_trained(self) -> Array:
-        """Give the number of points that each chain learned from, scaled to all: (chain,)."""
-        result: Array = self._train.sum((1, 2)).double().numpy() / self.kept
-        return result
+        """Return the number of points that each chain learned from, scaled to all: (chain,)."""
+        return np.asarray(self._train.sum((1, 2)).double().numpy() / self.kept)
 
     def bandwidths(self) -> tuple[tuple[float, ...], ...]:
-        """Give those of the kernels for every scale."""
+        """Return those of the kernels for every scale."""
         return tuple(bandwidth_ladder(pooled(self.sample.y, TILE, scale), _BANDWIDTH) for scale in SCALES)
-
-    @property
-    def weighted(self) -> bool:
-        """Tiles weigh the same."""
-        return False
-
-    @property
-    def n_observations(self) -> int:
-        """Number of tiles."""
-        return len(self._rows)
 
 
 @dataclass(frozen=True)
@@ -236,7 +225,7 @@ class SurfaceNoise:
     wobble: Array
 
     def one(self, draw: int) -> SurfaceNoise:
-        """Give a single draw."""
+        """Return a single draw."""
         return SurfaceNoise(self.chain[[draw]], self.noise[[draw]], self.wobble[[draw]])
 
 
@@ -249,7 +238,7 @@ class Surfaces:
     loading: Array
 
     def draws(self, noise: SurfaceNoise) -> Array:
-        """Give the intensity of every draw, (draw, n); their mean is the mean intensity."""
+        """Return the intensity of every draw, (draw, n); their mean is the mean intensity."""
         log_mean = self.log_mean - 0.5 * np.square(self.apart).sum(0)
         result = noise.wobble @ self.apart + log_mean
         for number in np.unique(noise.chain):
@@ -260,14 +249,12 @@ class Surfaces:
     @property
     def heterogeneity(self) -> Array:
         """Standard deviation over Z, within chains, relative to the mean, (n,)."""
-        result: Array = np.sqrt(np.expm1(np.square(self.loading).sum(-1)).mean(0))
-        return result
+        return np.asarray(np.sqrt(np.expm1(np.square(self.loading).sum(-1)).mean(0)))
 
     @property
     def estimation(self) -> Array:
         """Standard deviation of what differs between chains, relative to the mean, (n,)."""
-        result: Array = np.sqrt(np.expm1(np.square(self.apart).sum(0)))
-        return result
+        return np.asarray(np.sqrt(np.expm1(np.square(self.apart).sum(0))))
 
 
 @dataclass(frozen=True)
@@ -287,74 +274,32 @@ class PoissonFit:
     stretch: float
 
     def chains(self, points: Array) -> tuple[Array, Array]:
-        """Give log of each chain's mean intensity (chain, n) and its loadings (chain, n, q)."""
-        n_chains = len(self.level)
+        """Return log of each chain's mean intensity (chain, n) and its loadings (chain, n, q)."""
         width = max(self.body.spec.waves, *self.body.spec.hidden)
-        means, loadings = [], []
-        for block in torch.from_numpy(points).split(max(1, _NUMBERS // (n_chains * width))):
-            with torch.no_grad():
-                mean, loading = self.body.surfaces(self.locations.inputs(block.numpy())[None])
-            means.append(mean.double().numpy())
-            loadings.append(loading.double().numpy())
-        loading_of = np.concatenate(loadings, 1)
-        mean_of = np.concatenate(means, 1) + self.level[:, None]
+        blocks = torch.from_numpy(points).split(max(1, _NUMBERS // (len(self.level) * width)))
+        with torch.no_grad():
+            found = [self.body.surfaces(self.locations.inputs(block.numpy())[None]) for block in blocks]
+        mean, loading = (torch.cat(parts, 1).double().numpy() for parts in zip(*found, strict=True))
         # The mean over Z of exp(m + B'Z) is exp(m + |B|^2 / 2).
-        return mean_of + 0.5 * np.square(loading_of).sum(-1), loading_of
+        return mean + self.level[:, None] + 0.5 * np.square(loading).sum(-1), loading
 
     def surfaces(self, points: Array) -> Surfaces:
-        """Give what draws at points (n, 2) are made of."""
+        """Return what draws at points (n, 2) are made of."""
         log_mean, loading = self.chains(points)
         apart = (log_mean - log_mean.mean(0)) * (self.stretch / math.sqrt(len(log_mean)))
         return Surfaces(_log_of_mean(log_mean), apart, loading)
 
     def mean(self, points: Array) -> Array:
         """Mean intensity over chains and draws, (n,)."""
-        result: Array = np.exp(_log_of_mean(self.chains(points)[0]))
-        return result
+        return np.asarray(np.exp(_log_of_mean(self.chains(points)[0])))
 
 
 def _log_of_mean(logs: Array) -> Array:
-    result: Array = logsumexp(logs, axis=0) - math.log(len(logs))
-    return result
+    return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
 
-def _model() -> ObservationModel:
-    def counts(x: Tensor, log_intensity: Tensor) -> Poisson:
-        return Poisson(torch.exp(log_intensity + x[..., -1]))
-
-    return ObservationModel(counts, log_intensity=Real(TILE * TILE))
-
-
-def _train(
-    source: PatternSource, spec: Surface, settings: PoissonSettings, ensemble: int, seed: int
-) -> tuple[Problem, TrainingState]:
-    n_chains = len(spec.frequencies)
-    algorithm = Algorithm(
-        n_steps=settings.n_steps,
-        n_draws=settings.n_draws,
-        batch_size=settings.batch_size,
-        learning_rate=_LEARNING_RATE,
-        evaluate_every=_EVALUATE_EVERY,
-        clearly=0.0,
-    )
-    problem = Problem(
-        source,
-        ChainPlan(n_chains, reweight=None, holdout=0.0),
-        algorithm,
-        BlockScore(TILE, SCALES, source.bandwidths(), ensemble),
-        seed,
-        Fabric(accelerator="cpu", devices=1, precision="32-true"),
-        evaluation_draws=_EVALUATION_DRAWS,
-        evaluation_rows=_EVALUATION_TILES,
-    )
-    model = _model()
-    one = torch.ones(())
-    parameter_map = ParameterMap(model.parameters, None, DataScale(0.0 * one, one))
-    body = spec.build(TILE * TILE, n_chains, DataScale(0.0 * one, one), None, seed)
-    state = init(problem, Generator(body, parameter_map, n_chains), model)
-    with training_bar(settings.progress) as advance:
-        train(state, problem.fabric, on_step=advance)
-    return problem, state
+def _counts(x: Tensor, log_intensity: Tensor) -> Poisson:
+    return Poisson(torch.exp(log_intensity + x[..., -1]))
 
 
 @dataclass(frozen=True)
@@ -373,18 +318,42 @@ class _Counting:
         n_folds: int,
         ensemble: int,
         purpose: str,
-    ) -> tuple[PatternSource, Problem, TrainingState]:
+    ) -> tuple[PatternSource, TrainingState]:
         """Train one chain for each frequency on the points that it does not leave out."""
         grid, settings = self.grid, self.settings
-        n_covariates = len(self.locations.covariates)
+        n_covariates, n_chains = len(self.locations.covariates), len(frequencies)
         inputs = torch.zeros(grid.n_x * grid.n_y, 2 + n_covariates)
         inputs[torch.from_numpy(grid.inside.ravel())] = self.locations.inputs(grid.nodes[grid.inside])
         seed = derive_seed(settings.seed, purpose)
         batch_size = settings.batch_size * min(len(self.points), _MOST_REPLICATES)
         cells = [grid.cell_of(pattern) for pattern in self.points]
         source = PatternSource(grid, inputs, cells, left_out, n_folds, batch_size, seed)
+        algorithm = Algorithm(
+            n_steps=settings.n_steps,
+            n_draws=settings.n_draws,
+            batch_size=settings.batch_size,
+            learning_rate=_LEARNING_RATE,
+            evaluate_every=_EVALUATE_EVERY,
+            clearly=0.0,
+        )
+        problem = Problem(
+            source,
+            ChainPlan(n_chains, reweight=None, holdout=0.0),
+            algorithm,
+            BlockScore(TILE, SCALES, source.bandwidths(), ensemble),
+            seed,
+            Fabric(accelerator="cpu", devices=1, precision="32-true"),
+            evaluation_draws=_EVALUATION_DRAWS,
+            evaluation_rows=_EVALUATION_TILES,
+        )
+        model = ObservationModel(_counts, log_intensity=Real(TILE * TILE))
+        scale = DataScale(torch.zeros(()), torch.ones(()))
         spec = Surface(tuple(frequencies), n_covariates, settings.waves, settings.hidden, settings.noise_dim)
-        return source, *_train(source, spec, settings, ensemble, seed)
+        body = spec.build(TILE * TILE, n_chains, scale, None, seed)
+        state = init(problem, Generator(body, ParameterMap(model.parameters, None, scale), n_chains), model)
+        with training_bar(settings.progress) as advance:
+            train(state, problem.fabric, on_step=advance)
+        return source, state
 
 
 def fit_poisson(
@@ -399,8 +368,8 @@ def fit_poisson(
     n_folds = _FOLDS if n_chains % _FOLDS == 0 else n_chains
     left_out = [divmod(chain, n_folds) for chain in range(n_chains)]
     left_out += left_out[:_TWINS]  # the same points, another start: what they differ by is no lack of points
-    source, problem, state = counting.train([frequency] * len(left_out), left_out, n_folds, len(left_out), "chains")
-    spread = _choose_spread(source, problem, state)
+    source, state = counting.train([frequency] * len(left_out), left_out, n_folds, len(left_out), "chains")
+    spread = _choose_spread(state, source.held_out())
     body = state.generator.body.cpu().eval()
     assert isinstance(body, SurfaceBody)
     fit = PoissonFit(body, counting.locations, np.zeros(len(left_out)), choice, frequency, spread, 1.0)
@@ -423,18 +392,18 @@ def _path(counting: _Counting) -> Choice:
     most = max(counting.grid.n_x, counting.grid.n_y) / _CELLS_PER_WAVE
     path = [value for value in FREQUENCIES if value <= most]
     with stage("choosing the smoothness"):
-        source, problem, state = counting.train(
+        source, state = counting.train(
             [value for value in path for _ in range(_PATH_FOLDS)],
             [(0, fold) for _ in path for fold in range(_PATH_FOLDS)],
             _PATH_FOLDS,
             _PATH_FOLDS,
             "path",
         )
-    scores = evaluate(problem, state, source.held_out()).score.double().nan_to_num(nan=0.0)  # below 0 unless diverged
+    scores = evaluate(state, source.held_out()).score.double().nan_to_num(nan=0.0)  # below 0 unless diverged
     return simplest("frequency", path, scores[::_PATH_FOLDS].numpy())  # an ensemble's chains share one score
 
 
-def _choose_spread(source: PatternSource, problem: Problem, state: TrainingState) -> Choice:
+def _choose_spread(state: TrainingState, held_out: Batch) -> Choice:
     """Choose by held-out points whether the spread that the chains learned is kept or given up.
 
     A network can explain chance as spread: of a single pattern there are few blocks to tell them apart by. Spread is
@@ -447,13 +416,11 @@ def _choose_spread(source: PatternSource, problem: Problem, state: TrainingState
     assert isinstance(distance, BlockScore)
     whole = copy.copy(state.loss)
     whole.distance = replace(distance, scales=distance.scales[-1:], bandwidths=distance.bandwidths[-1:])
-    problem = replace(problem, evaluation_draws=_SPREAD_DRAWS)
-    held_out = source.held_out()
+    judged = replace(state, loss=whole, problem=replace(state.problem, evaluation_draws=_SPREAD_DRAWS))
     scores = []
     for share in SPREADS:
         body.spread.fill_(share)
-        terms = evaluate(problem, replace(state, loss=whole), held_out)
-        scores.append(terms.score[0].double().nan_to_num(nan=0.0))
+        scores.append(evaluate(judged, held_out).score[0].double().nan_to_num(nan=0.0))
     choice = simplest("spread", SPREADS, torch.stack(scores).numpy())
     if choice.value > 0.0:
         choice = replace(choice, value=1.0)
@@ -469,12 +436,12 @@ def _stretch(
     share: float,
     n_folds: int,
 ) -> float:
-    r"""Say by how much the differences between chains are to be multiplied.
+    r"""Return the factor by which the differences between chains are to be multiplied.
 
     Chains that learn from a share f of the points differ by :math:`(1 - f) / f` of the variance that estimates from new
     data would have. They also differ by where training started, which the mean over chains is nearly rid of: twins,
-    trained on the same points, show how much of the variance that is. As it is estimated from few chains, Student's t
-    would be used; its variance is.
+    trained on the same points, show how much of the variance that is. As it is estimated from few chains, the variance
+    is that of Student's t.
     """
     weight = exposure / exposure.sum()
     between = float((log_mean[list(chains)].var(0)) @ weight)

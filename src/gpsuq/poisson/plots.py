@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpsuq.plots.style import COLORS, figure_style, plain
 
@@ -17,18 +16,15 @@ if TYPE_CHECKING:
     from gpsuq.poisson.intensity import IntensitySurface
     from gpsuq.spatial.grids import Grid
     from gpsuq.spatial.statistics import Envelope
-    from gpsuq.spatial.windows import Window
-
-Array = NDArray[np.float64]
+    from gpsuq.spatial.windows import Array, Window
 
 _MOST_SHOWN = 5000
 _MOST_RELATIVE = 1.0
 
 
 def draw_window(ax: Axes, window: Window) -> None:
-    """Outline a window and give the axes its shape and units."""
-    polygons = getattr(window.polygons, "geoms", [window.polygons])
-    for polygon in polygons:
+    """Outline a window, and set the shape and units of the axes."""
+    for polygon in getattr(window.polygons, "geoms", [window.polygons]):
         for ring in (polygon.exterior, *polygon.interiors):
             ax.plot(*np.asarray(ring.coords).T, color="#404040", linewidth=0.8)
     unit = "" if window.unit == "unit" else f" ({plain(window.unit)})"
@@ -37,7 +33,7 @@ def draw_window(ax: Axes, window: Window) -> None:
 
 
 def density_unit(window: Window) -> str:
-    """Say what an intensity counts."""
+    """Return the unit of an intensity."""
     return "points per unit of area" if window.unit == "unit" else f"points per square {window.unit}"
 
 
@@ -59,7 +55,7 @@ def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, **style: Any) 
 
 
 def draw_relative_uncertainty(ax: Axes, grid: Grid, relative: Array, title: str = "relative uncertainty") -> None:
-    """Show standard deviation / mean; where hardly anything is known, it is no use to say how little."""
+    """Show standard deviation / mean, up to 1: beyond that hardly anything is known."""
     draw_surface(ax, grid, relative, "standard deviation / mean", cmap="magma", vmin=0.0, vmax=_MOST_RELATIVE)
     ax.set_title(title)
 
@@ -85,8 +81,7 @@ def envelope(result: Envelope, unit: str = "unit") -> Figure:
     >>> from gpsuq.spatial import Envelope
     >>> one = np.ones(3)
     >>> result = Envelope(np.array([0.0, 0.1, 0.2]), 0.15 * one, 0.05 * one, 0.1 * one, 0.08 * one, p_value=0.025)
-    >>> figure = envelope(result, unit="km")
-    >>> figure.axes[0].get_xlabel()
+    >>> envelope(result, unit="km").axes[0].get_xlabel()
     'distance r (km)'
     """
     import matplotlib.pyplot as plt
@@ -106,8 +101,7 @@ def intensity(surface: IntensitySurface, points: Array) -> Figure:
     >>> from gpsuq.spatial import Grid, Window
     >>> mean = np.full((4, 4), 30.0)
     >>> surface = IntensitySurface(Grid(Window.rectangle(0.0, 1.0, 0.0, 1.0), 4, 4), mean, sd=0.2 * mean, quantiles={})
-    >>> figure = intensity(surface, np.random.default_rng(0).random((30, 2)))
-    >>> [ax.get_title() for ax in figure.axes[:3]]
+    >>> [ax.get_title() for ax in intensity(surface, np.random.default_rng(0).random((30, 2))).axes[:3]]
     ['30 points', 'mean intensity', 'relative uncertainty']
     """
     return intensity_parts(surface, points, {"relative uncertainty": surface.sd / surface.mean})

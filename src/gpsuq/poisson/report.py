@@ -7,57 +7,43 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import shapely
-from numpy.typing import NDArray
 
 from gpsuq.core.mixtures import poisson_cumulative
 from gpsuq.poisson.estimator import GPSPoissonProcess
+from gpsuq.poisson.findings import findings
 from gpsuq.poisson.plots import density_unit, envelope, intensity_parts
-from gpsuq.reports.calibration import calibration, calibration_blocks, randomised
+from gpsuq.reports.blocks import calibration, calibration_blocks, finding_blocks, randomised
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
-from gpsuq.spatial.grids import TILE, cells_for
+from gpsuq.spatial.grids import TILE
 from gpsuq.spatial.statistics import Envelope
-
-Array = NDArray[np.float64]
+from gpsuq.spatial.windows import Array
 
 _SURPRISING = 0.05
 _SIDES = (TILE, TILE // 2, TILE // 4)  # of the blocks whose counts are checked, in cells
 _FEWEST_BLOCKS = 16
 _BINS = 10
-_FEW_POINTS = 50
-_HARDLY_KNOWN = 0.5
-_HARDLY_FILLED = 0.25
 _MISFIT = "Counts vary otherwise than the model says: look for a missing covariate, or points that attract each other."
 _BY_FREQUENCY = (
     "Held-out score by the standard deviation of the waves' frequencies (cycles per longest side); the smoothest "
     "within one standard error of the best is taken"
 )
 
-
 NEEDS_ROWS = False
 
 
 def poisson_page(estimator: GPSPoissonProcess, fitness: Envelope | None = None) -> Page:
-    """Give the report of a fitted process.
+    """Return the report of a fitted process.
 
     ``fitness`` is ``estimator.goodness_of_fit()``, which simulates patterns and takes a few seconds, where it is known.
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
     >>> import numpy as np
     >>> from gpsuq import GPSPoissonProcess
     >>> from gpsuq.poisson.report import poisson_page
-    >>> from gpsuq.reports.page import write_page
     >>> points = np.random.default_rng(0).random((150, 2))
     >>> model = GPSPoissonProcess(frequency=1.0, n_chains=2, n_steps=5).fit(points, window=(0, 1, 0, 1))
-    >>> page = poisson_page(model, model.goodness_of_fit(n_simulations=9))
+    >>> page = poisson_page(model, model.goodness_of_fit(n_simulations=9))  # gpsuq.reports.page.write_page writes it
     >>> page.title, page.facts[0]
     ('Intensity of a point pattern', ('points', '150'))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_page(page, Path(folder, "report.html")).name
-    'report.html'
     """
     fitness = estimator.goodness_of_fit() if fitness is None else fitness
     facts = [
@@ -66,19 +52,24 @@ def poisson_page(estimator: GPSPoissonProcess, fitness: Envelope | None = None) 
         ("intensity", "constant" if _is_constant(estimator) else "changes over the window"),
         ("spread between blocks", "none" if estimator.spread_ == 0 else "found"),
     ]
-    inside = estimator.grid_.inside
-    surfaces = estimator.fit_.surfaces(estimator.grid_.nodes[inside])
+    grid = estimator.grid_
+    surfaces = estimator.fit_.surfaces(grid.nodes[grid.inside])
+    found = findings(grid, estimator.points_, estimator.n_outside_, surfaces.estimation)  # old files hold none
     parts = {"uncertainty of estimation": surfaces.estimation}
     if estimator.spread_ > 0:
         parts = {"heterogeneity between blocks": surfaces.heterogeneity} | parts
+    choices = [(estimator.spread_path_, "Held-out score by the size of the random spread")]
+    if estimator.smoothness_path_ is not None:
+        choices = [(estimator.smoothness_path_, _BY_FREQUENCY), *choices]
+    settings = settings_table(estimator.get_params(deep=False), seed=estimator.seed_)
     sections = [
         Section("Intensity", _intensity_blocks(estimator, parts)),
         Section("Heterogeneity and estimation", _spread_blocks(estimator, parts)),
         Section("Checks", [*_count_blocks(estimator), *_distance_blocks(estimator, fitness)]),
-        Section("Diagnostics", _advice(estimator, surfaces.estimation)),
-        Section("How sharp, how variable", _choice_blocks(estimator)),
+        Section("Diagnostics", finding_blocks(found)),
+        Section("How sharp, how variable", [Table(*choice) for choice in choices]),
         Section("Data", [Table(_data(estimator), "Points and window")]),
-        Section("What was fitted", [Table(_settings(estimator), "Settings")]),
+        Section("What was fitted", [Table(settings, "Settings")]),
     ]
     return Page("Intensity of a point pattern", _lead(estimator), sections, facts)
 
@@ -101,13 +92,10 @@ def _lead(estimator: GPSPoissonProcess) -> str:
     if estimator.frequency_ == 0:
         return "The intensity changes with the covariates, and with nothing else."
     return (
-        f"The intensity changes over the window. It is made of waves whose frequencies have a {_sd(estimator)}, "
+        "The intensity changes over the window. It is made of waves whose frequencies have a standard deviation of "
+        f"{estimator.frequency_:g} cycles per longest side of the window, "
         f"{'which held-out points chose' if chosen else 'as was asked for'}."
     )
-
-
-def _sd(estimator: GPSPoissonProcess) -> str:
-    return f"standard deviation of {estimator.frequency_:g} cycles per longest side of the window"
 
 
 def _intensity_blocks(estimator: GPSPoissonProcess, parts: Mapping[str, Array]) -> list[Block]:
@@ -154,31 +142,6 @@ def _count_blocks(estimator: GPSPoissonProcess) -> list[Block]:
     return [Text(note), *calibration_blocks(found, "counts in blocks", advice=_MISFIT)]
 
 
-def _advice(estimator: GPSPoissonProcess, estimation: Array) -> list[Block]:
-    """Say in plain words what to be careful about."""
-    grid, window = estimator.grid_, estimator.window_
-    points = np.concatenate(estimator.points_)
-    each = len(points) // len(estimator.points_)
-    filled = shapely.MultiPoint(points).convex_hull.area / window.area
-    typical = float(np.median(estimation))
-    found = {
-        f"{len(points)} points say little about an intensity: only its level and its broadest features can be "
-        "learned. More points, or replicates of the pattern, would help.": len(points) < _FEW_POINTS,
-        f"At a typical place the intensity is known with a relative standard deviation of {typical:.0%}: do not read "
-        "details off the map.": typical > _HARDLY_KNOWN,
-        f"The grid of {grid.n_x} x {grid.n_y} cells is coarse for {each} points in a pattern: what is smaller than a "
-        "cell is lost. Leave n_cells out, or see whether compare_grid() says that it matters.": (
-            2 * grid.n_x * grid.n_y < cells_for(each)
-        ),
-        f"Points outside the window were dropped ({estimator.n_outside_}): check that window and points have the same "
-        "coordinates.": estimator.n_outside_ > 0,
-        f"The points fill {filled:.0%} of the window: where they could not have been seen, the window must not reach, "
-        "as empty parts of it count as evidence of a low intensity.": filled < _HARDLY_FILLED,
-    }
-    advice: list[Block] = [Text(message, "advice") for message, holds in found.items() if holds]
-    return advice or [Text("Nothing to be careful about was found.", "good")]
-
-
 def _distance_blocks(estimator: GPSPoissonProcess, result: Envelope) -> list[Block]:
     verdict = (
         Text(f"Distances between points are as in simulated patterns (p = {result.p_value:.3g}).", "good")
@@ -190,24 +153,9 @@ def _distance_blocks(estimator: GPSPoissonProcess, result: Envelope) -> list[Blo
             "advice",
         )
     )
+    what = "L function of the points with the envelope of simulated patterns"
     figure = envelope(result, estimator.window_.unit)
-    return [
-        verdict,
-        Picture(
-            figure,
-            "L function of the points with the envelope of simulated patterns",
-            "Above the envelope: clustered; below: regular.",
-        ),
-    ]
-
-
-def _choice_blocks(estimator: GPSPoissonProcess) -> list[Block]:
-    blocks: list[Block] = []
-    smoothness = estimator.fit_.smoothness
-    if smoothness is not None:
-        blocks.append(Table(smoothness.table, _BY_FREQUENCY))
-    spread = estimator.fit_.spread.table
-    return [*blocks, Table(spread, "Held-out score by the size of the random spread")]
+    return [verdict, Picture(figure, what, "Above the envelope: clustered; below: regular.")]
 
 
 def _data(estimator: GPSPoissonProcess) -> pd.DataFrame:
@@ -220,7 +168,3 @@ def _data(estimator: GPSPoissonProcess) -> pd.DataFrame:
         "covariates": ", ".join(c.name for c in estimator.fit_.locations.covariates) or "none",
     }
     return pd.DataFrame({"value": rows})
-
-
-def _settings(estimator: GPSPoissonProcess) -> pd.DataFrame:
-    return settings_table(estimator.get_params(deep=False), seed=estimator.seed_)

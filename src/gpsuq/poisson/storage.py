@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.fitting import check_parameters
 from gpsuq.files import module_tensors, under
 from gpsuq.poisson.estimator import GPSPoissonProcess
 from gpsuq.poisson.fit import Choice, Locations, PoissonFit
@@ -20,7 +23,7 @@ from gpsuq.spatial.windows import window_from_json
 
 
 def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Give what is needed to build the estimator again."""
+    """Return what is needed to build the estimator again."""
     fit, grid = estimator.fit_, estimator.grid_
     locations = fit.locations
     config = {
@@ -36,6 +39,7 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
         "smoothness_path": None if fit.smoothness is None else fit.smoothness.table.reset_index().to_dict("list"),
         "spread": fit.spread.value,
         "spread_path": fit.spread.table.reset_index().to_dict("list"),
+        "findings": [asdict(finding) for finding in estimator.findings_],
     }
     arrays = {
         "level": fit.level,
@@ -54,32 +58,22 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     """Build the estimator that was described."""
     params = dict(config["params"])
     estimator = GPSPoissonProcess(**params | {"hidden": tuple(params["hidden"])})  # JSON has no tuples
+    check_parameters(estimator)
     settings = estimator._settings()
     covariates = tuple(
         CovariateGrid(name, *(tensors[f"covariate/{number}/{part}"].numpy() for part in ("x", "y", "values")))
         for number, name in enumerate(config["covariates"])
     )
-    locations = Locations(
-        tensors["center"].numpy(),
-        config["length"],
-        covariates,
-        tensors["covariate_center"].numpy(),
-        tensors["covariate_scale"].numpy(),
-    )
+    center, *scaling = (tensors[name].numpy() for name in ("center", "covariate_center", "covariate_scale"))
+    locations = Locations(center, config["length"], covariates, *scaling)
     level, stretch = tensors["level"].numpy(), float(config["stretch"])
     if not (config["length"] > 0 and stretch >= 0 and np.isfinite(level).all()) or len(level) < 2:
         raise ValueError("numbers that must be positive and finite are not")
-    spec = Surface(
-        (float(config["frequency"]),) * len(level),
-        len(covariates),
-        settings.waves,
-        settings.hidden,
-        settings.noise_dim,
-    )
+    path, frequency = config["smoothness_path"], float(config["frequency"])
+    frequencies = (frequency,) * len(level)
+    spec = Surface(frequencies, len(covariates), settings.waves, settings.hidden, settings.noise_dim)
     body = SurfaceBody(spec, 0)
     body.load_state_dict(under(tensors, "body/"))
-    path = config["smoothness_path"]
-    frequency = float(config["frequency"])
     smoothness = None if path is None else Choice(frequency, pd.DataFrame(path).set_index("frequency"))
     spread = Choice(float(config["spread"]), pd.DataFrame(config["spread_path"]).set_index("spread"))
     fit = PoissonFit(body.eval(), locations, level, smoothness, frequency, spread, stretch)
@@ -87,7 +81,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     grid = Grid(window_from_json(config["window"]), n_x, n_y)
     if sum(config["points"]) != len(tensors["points"]):
         raise ValueError("the numbers of points do not agree")
-    ends = np.cumsum(config["points"])[:-1]
-    patterns = np.split(tensors["points"].numpy(), ends)
-    estimator._set_fit(fit, grid, patterns, settings.seed, n_outside=config.get("n_outside", 0))
+    patterns = np.split(tensors["points"].numpy(), np.cumsum(config["points"])[:-1])
+    found = [Finding(**finding) for finding in config.get("findings", [])]  # files of earlier versions have none
+    estimator._set_fit(fit, grid, patterns, settings.seed, config.get("n_outside", 0), found)
     return estimator

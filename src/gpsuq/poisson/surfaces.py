@@ -72,9 +72,8 @@ class SurfaceBody(ChainBody):
         numbers = torch.stack([torch.randn(2, spec.waves, generator=block) for block in blocks])
         frequency = torch.tensor(spec.frequencies)[:, None, None]
         self.register_buffer("wave", 2.0 * math.pi * frequency * numbers)
-        self.register_buffer(
-            "phase", torch.stack([2.0 * math.pi * torch.rand(1, spec.waves, generator=block) for block in blocks])
-        )
+        phases = [2.0 * math.pi * torch.rand(1, spec.waves, generator=block) for block in blocks]
+        self.register_buffer("phase", torch.stack(phases))
         self.register_buffer("on", math.sqrt(2.0) * (frequency > 0).to(numbers))
         self.register_buffer("spread", torch.ones(n_chains, 1))
         widths = [spec.waves + spec.n_covariates, *spec.hidden, 1 + spec.noise_dim]
@@ -117,6 +116,3 @@ class SurfaceBody(ChainBody):
     def select(self, chains: Sequence[int]) -> None:
         for tensor in (*self.parameters(), *self.buffers()):
             tensor.data = tensor.data[list(chains)].clone()
-
-    def chain_of(self) -> dict[str, int | None]:
-        return dict.fromkeys((name for name, _ in self.named_parameters()), None)

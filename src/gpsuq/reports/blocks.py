@@ -1,20 +1,26 @@
-"""Blocks that several reports share: the UQ distribution, its modes, where its spread comes from, what to beware of."""
+"""Blocks that several reports share: the UQ distribution, its modes, its spread, its calibration, what to beware of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from gpsuq.core.summaries import density_pieces
 from gpsuq.engine.diagnostics import Finding
-from gpsuq.plots.checks import spread_shares
+from gpsuq.plots.diagnostics import pit_histogram, spread_shares
 from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.reports.page import Block, Picture, Table, Text
 
 PIECES_COVERAGE = 0.9
 MOST_PARAMETERS = 40
+_COVERAGES = (0.5, 0.8, 0.9, 0.95)
+_OFF = 0.05
+_CHANCE = 2.58  # standard errors that chance explains in 99 of 100 cases
 
 
 def differing_most(summary: pd.DataFrame, most: int) -> list[str]:
@@ -44,7 +50,7 @@ def summary_block(summary: pd.DataFrame, what: str) -> Table:
 
 
 def pieces_of(draws: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
-    """Give the pieces of the parameters that differ more between observations than between chains.
+    """Return the pieces of the parameters that differ more between observations than between chains.
 
     Where chains differ more, each of their values would look like a piece of its own.
     """
@@ -54,33 +60,71 @@ def pieces_of(draws: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def mode_blocks(pieces: pd.DataFrame, names: Sequence[str]) -> list[Block]:
-    """Show what :func:`pieces_of` found, and say which of the ``names`` have no pieces to speak of."""
+    """Show what :func:`pieces_of` found, and which of the ``names`` have no pieces to speak of."""
     blocks: list[Block] = []
     if len(pieces):
         caption = f"Smallest regions that hold {PIECES_COVERAGE:.0%} of the draws, one row for each separate piece"
         blocks.append(Table(pieces.rename(columns={"share": "share of the draws"}), caption))
-    alike = [name for name in names if name not in pieces.index]
-    if alike:
-        blocks.append(
-            Text(
-                f"No pieces are listed for {', '.join(alike)}: chains differ by more than observations do, so that "
-                "these data show no subgroups in them."
-            )
+    if alike := [name for name in names if name not in pieces.index]:
+        text = (
+            f"No pieces are listed for {', '.join(alike)}: chains differ by more than observations do, so that these "
+            "data show no subgroups in them."
         )
+        blocks.append(Text(text))
     return blocks
 
 
 def spread_blocks(summary: pd.DataFrame) -> list[Block]:
     """Show heterogeneity against estimation uncertainty, for every parameter."""
+    text = (
+        "Two kinds of uncertainty that must not be mixed up: how parameters differ between observations, which more "
+        "data do not reduce, and how little these data say about their law, which they do."
+    )
+    figure = spread_shares(summary.head(MOST_PARAMETERS))
     return [
-        Text(
-            "Two kinds of uncertainty that must not be mixed up: how parameters differ between observations, which "
-            "more data do not reduce, and how little these data say about their law, which they do."
-        ),
-        Picture(
-            spread_shares(summary.head(MOST_PARAMETERS)), "Shares of heterogeneity and estimation in each variance"
-        ),
+        Text(text),
+        Picture(figure, "Shares of heterogeneity and estimation in each variance"),
         Table(summary[["heterogeneity_sd", "estimation_sd"]], "Standard deviations"),
+    ]
+
+
+def calibration(probability: NDArray[np.floating], *, bins: int = 20) -> dict[str, Any]:
+    """Count outcomes by the probability of at most them, and those inside central intervals; as JSON holds it."""
+    counts, _ = np.histogram(probability, bins=bins, range=(0.0, 1.0))
+    inside = {str(c): float((np.abs(probability - 0.5) <= 0.5 * c).mean()) for c in _COVERAGES}
+    return {"pit": counts.tolist(), "coverage": inside}
+
+
+def randomised(below: NDArray[np.floating], at_most: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Draw a number between the probability of less and of at most each outcome: uniform for counts, too."""
+    chosen: NDArray[np.float64] = below + np.random.default_rng(0).random(np.shape(below)) * (at_most - below)
+    return chosen
+
+
+def calibration_blocks(found: Mapping[str, Any], what: str, *, advice: str) -> list[Block]:
+    """Show what :func:`calibration` found for ``what`` ("rows"), with ``advice`` where intervals are too narrow."""
+    n = sum(found["pit"])
+    coverage = {float(level): share for level, share in found["coverage"].items()}
+    off = {level: abs(share - level) for level, share in coverage.items()}
+    wrong = [c for c in coverage if off[c] > max(_OFF, _CHANCE * math.sqrt(c * (1.0 - c) / n))]
+    if not wrong:
+        verdict = f"Prediction intervals hold as many {what} as they should, as far as {n:,} can tell."
+    elif all(coverage[level] > level for level in wrong):
+        verdict = (
+            f"Prediction intervals are wider than these {what} need: they hold up to {max(off.values()):.0%} more of "
+            "them than they should. Little is known for sure; more data narrow them."
+        )
+    else:
+        verdict = f"Prediction intervals miss their coverage by up to {max(off.values()):.0%}. {advice}"
+    shown = pd.DataFrame({"inside": {f"{level:.0%}": f"{share:.1%}" for level, share in coverage.items()}})
+    return [
+        Text(verdict, "advice" if wrong else "good"),
+        Picture(
+            pit_histogram(found["pit"], what),
+            "Histogram of the probability of at most y",
+            "Flat where the predictive is right; a hump means intervals that are too wide, a bowl too narrow.",
+        ),
+        Table(shown.rename_axis("prediction interval"), f"Share of the {what} inside"),
     ]
 
 
@@ -96,7 +140,7 @@ def column_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def finding_blocks(findings: Sequence[Finding]) -> list[Block]:
-    """Say what the diagnostics found."""
+    """Show what the diagnostics found."""
     if not findings:
         return [Text("Nothing to be careful about was found.", "good")]
     return [Text(f"{finding.message[:1].upper()}{finding.message[1:]}.", "advice") for finding in findings]

@@ -1,17 +1,24 @@
-"""The report of a saved model, whatever it is: its family makes the page."""
+"""The report of a saved model, whatever it is, and the checks beside it: what the report says about data, as JSON.
+
+The family of the model makes the page; with the checks it can be made again without the data.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from gpsuq.errors import GPSError, MissingCodeError
-from gpsuq.reports.checks import CHECKS_FILE
 from gpsuq.reports.page import Page
 from gpsuq.storage import CONFIG_FILE, KINDS, load, part_of
+from gpsuq.tables.reading import for_json
 
-REPORT_FILE = "report.html"
+REPORT_FILE, CHECKS_FILE = "report.html", "checks.json"
 
 
 def can_be_made_again(directory: Path) -> bool:
@@ -28,17 +35,14 @@ def saved_page(directory: str | Path, *, progress: bool = False) -> Page:
     """Return the report of a directory that ``gpsuq fit`` or ``save`` wrote, with a bar if it simulates.
 
     >>> import tempfile
-    >>> from pathlib import Path
     >>> from gpsuq import GPSLinearRegression
     >>> from gpsuq.datasets import correlated
-    >>> from gpsuq.reports.page import write_page
     >>> from gpsuq.reports.saved import saved_page
     >>> data = correlated(200, 1)
     >>> model = GPSLinearRegression(spread_weight=3.0, n_chains=2, n_steps=10).fit(data.X, data.y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(model.save(Path(folder, "model")))
-    ...     write_page(saved_page(path), path / "report.html").name
-    'report.html'
+    ...     saved_page(model.save(f"{folder}/model")).title
+    'Linear regression'
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -55,7 +59,7 @@ def saved_page(directory: str | Path, *, progress: bool = False) -> Page:
 
 
 def _loaded(directory: Path) -> Any:
-    """Load a model; where that needs the user's code, say how its report is made."""
+    """Load a model; where that needs the user's code, the error says how its report is made."""
     try:
         return load(directory)
     except MissingCodeError as error:
@@ -63,5 +67,40 @@ def _loaded(directory: Path) -> Any:
         page = part_of(kind, "report").IN_PYTHON
         raise MissingCodeError(
             f"{error}. Its report is made in Python: gpsuq.reports.page.write_page({KINDS[kind]}.report.{page}, "
-            "'report.html')"
+            f"'{REPORT_FILE}')"
         ) from error
+
+
+def write_checks(checks: Mapping[str, Any], directory: Path) -> None:
+    """Write checks beside a saved model, for a report that is made later."""
+    (directory / CHECKS_FILE).write_text(json.dumps(checks, indent=2, allow_nan=False) + "\n")
+
+
+def read_checks(directory: Path, parts: Sequence[str]) -> dict[str, Any] | None:
+    """Read the ``parts`` of the checks beside a saved model; None where there are none."""
+    path = directory / CHECKS_FILE
+    if not path.is_file():
+        return None
+    with damage_told(directory):
+        checks = json.loads(path.read_text())
+        return {name: checks[name] for name in parts}
+
+
+@contextmanager
+def damage_told(directory: Path) -> Iterator[None]:
+    """Turn whatever fails inside into an error that calls the checks beside a saved model damaged."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise GPSError(f"{directory / CHECKS_FILE} is damaged ({error}); delete it, or fit again") from error
+
+
+def frame_as_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return a table as JSON holds it, with None where a number is missing."""
+    values = for_json(frame).to_dict("split")["data"]
+    return {"index": list(map(str, frame.index)), "values": values, "names": list(map(str, frame.columns))}
+
+
+def frame_from_json(held: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the table that :func:`frame_as_json` wrote."""
+    return pd.DataFrame(held["values"], index=held["index"], columns=held["names"])

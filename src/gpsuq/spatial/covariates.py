@@ -11,9 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError
-from gpsuq.spatial.windows import Window
-
-Array = NDArray[np.float64]
+from gpsuq.spatial.windows import Array, Window
 
 
 @dataclass(frozen=True)
@@ -59,41 +57,35 @@ class CovariateGrid:
     def check_covers(self, window: Window) -> None:
         """Raise where the grid ends more than half a pixel before the window does."""
         x_min, x_max, y_min, y_max = window.bounds
-        # Values may belong to the middles of pixels, half a pixel from the edge.
-        slack_x, slack_y = (0.5 * np.diff(axis).max() * (1.0 + 1e-9) for axis in (self.x, self.y))
-        if (
-            self.x[0] > x_min + slack_x
-            or self.x[-1] < x_max - slack_x
-            or self.y[0] > y_min + slack_y
-            or self.y[-1] < y_max - slack_y
-        ):
-            raise GPSError(
-                f"covariate {self.name!r} does not cover the window: it spans x {self.x[0]:g} to {self.x[-1]:g}, y "
-                f"{self.y[0]:g} to {self.y[-1]:g}, the window x {x_min:g} to {x_max:g}, y {y_min:g} to {y_max:g}"
-            )
+        for axis, low, high in ((self.x, x_min, x_max), (self.y, y_min, y_max)):
+            # Values may belong to the middles of pixels, half a pixel from the edge.
+            slack = 0.5 * np.diff(axis).max() * (1.0 + 1e-9)
+            if axis[0] > low + slack or axis[-1] < high - slack:
+                raise GPSError(
+                    f"covariate {self.name!r} does not cover the window: it spans x {self.x[0]:g} to {self.x[-1]:g}, y "
+                    f"{self.y[0]:g} to {self.y[-1]:g}, the window x {x_min:g} to {x_max:g}, y {y_min:g} to {y_max:g}"
+                )
 
 
 def _bracket(axis: Array, values: Array) -> tuple[NDArray[np.intp], Array]:
-    """Give the lower neighbour of each value on an axis, and how far it is to the next, 0 to 1."""
+    """Return the lower neighbour of each value on an axis, and how far it is to the next, 0 to 1."""
     lower = np.clip(np.searchsorted(axis, values, side="right") - 1, 0, len(axis) - 2)
     share = (values - axis[lower]) / (axis[lower + 1] - axis[lower])
     return lower, np.clip(share, 0.0, 1.0)
 
 
 def read_covariate(path: str | Path, name: str | None = None) -> CovariateGrid:
-    """Read ``NAME.grid.csv`` (rows are y, no header) with its axes from ``NAME.grid.json`` (``xcol`` and ``yrow``).
+    r"""Read ``NAME.grid.csv`` (rows are y, no header) with its axes from ``NAME.grid.json`` (``xcol`` and ``yrow``).
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import numpy as np
     >>> from gpsuq.spatial import read_covariate
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "elevation.grid.csv")
-    ...     np.savetxt(path, [[0, 10, 20], [30, 40, 50]], delimiter=",")
+    ...     _ = path.write_text("0,10,20\n30,40,50")
     ...     _ = path.with_suffix(".json").write_text('{"xcol": [0, 1, 2], "yrow": [0, 1]}')
-    ...     elevation = read_covariate(path)
-    >>> elevation.name, elevation.values.shape
-    ('elevation', (2, 3))
+    ...     read_covariate(path).values.shape
+    (2, 3)
     """
     path = Path(path)
     axes = path.with_suffix(".json")

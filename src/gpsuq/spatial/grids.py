@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from gpsuq.errors import GPSError
-from gpsuq.spatial.windows import Window
-
-Array = NDArray[np.float64]
+from gpsuq.spatial.windows import Array, Window
 
 TILE = 16
 """Cells along the side of a tile; grids have whole tiles, and scores are taken on blocks of up to this side."""
@@ -24,13 +22,11 @@ _FEWEST, _MOST, _PER_POINT = 1024, 8192, 4.0
 
 
 def cells_for(n_points: int) -> int:
-    """Rule for the resolution: four cells for each point, at least 32 x 32, at most 8,192.
+    """Return how many cells to take: four for each point, at least 32 x 32, at most 8,192.
 
     Cells so small hold one point at most where points are few; more points than cells only sharpen the counts, so that
     the cost of a fit does not grow with them.
 
-    Examples
-    --------
     >>> from gpsuq.spatial import cells_for
     >>> cells_for(10), cells_for(500), cells_for(1_000_000)
     (1024, 2000, 8192)
@@ -45,14 +41,12 @@ class Grid:
     >>> import numpy as np
     >>> from gpsuq.spatial import Grid, Window
     >>> grid = Grid(Window.rectangle(0.0, 2.0, 0.0, 1.0), n_x=2, n_y=1)
-    >>> grid.counts(np.array([[0.2, 0.3], [0.9, 0.1], [1.5, 0.9]]))
-    array([[2, 1]])
-    >>> grid.exposure
-    array([[1., 1.]])
+    >>> grid.counts(np.array([[0.2, 0.3], [0.9, 0.1], [1.5, 0.9]])), grid.exposure, grid.inside
+    (array([[2, 1]]), array([[1., 1.]]), array([[ True,  True]]))
     >>> grid.cell_size, grid.edges[0].tolist(), grid.nodes[0].tolist()
     ((1.0, 1.0), [0.0, 1.0, 2.0], [[0.5, 0.5], [1.5, 0.5]])
-    >>> grid.inside, grid.cell_of(np.array([[1.5, 0.9]]))
-    (array([[ True,  True]]), array([1]))
+    >>> grid.cell_of(np.array([[1.5, 0.9]])), grid.overlap(Window.rectangle(0.5, 1.0, 0.0, 1.0))
+    (array([1]), (array([0]), array([0.5])))
     >>> fine = Grid.with_cells(grid.window, 512)
     >>> fine.n_x, fine.n_y
     (32, 16)
@@ -109,9 +103,8 @@ class Grid:
         inside = shapely.intersection(boxes[cut], self.window.polygons)
         area[cut] = shapely.area(inside)
         seen = area[cut] > 0.0
-        centroids = shapely.get_coordinates(shapely.centroid(inside[seen]))
         partial = nodes[cut]
-        partial[seen] = centroids
+        partial[seen] = shapely.get_coordinates(shapely.centroid(inside[seen]))
         nodes[cut] = partial
         return area, nodes
 
@@ -131,7 +124,7 @@ class Grid:
         return self.exposure > 0.0
 
     def cell_of(self, points: Array) -> NDArray[np.intp]:
-        """Give the number of each point's cell, row by row; one on the window's edge counts to a cell that has area."""
+        """Return the number of each point's cell, row by row; one on the window's edge is in a cell that has area."""
         x_min, _, y_min, _ = self.window.bounds
         width, height = self.cell_size
         column = np.clip(((points[:, 0] - x_min) / width).astype(np.intp), 0, self.n_x - 1)
@@ -147,3 +140,24 @@ class Grid:
     def counts(self, points: Array) -> NDArray[np.int64]:
         """Count the points in every cell, (n_y, n_x)."""
         return np.bincount(self.cell_of(points), minlength=self.n_x * self.n_y).reshape(self.n_y, self.n_x)
+
+    @cached_property
+    def _tree(self) -> shapely.STRtree:
+        """The cells that have area inside the window, as boxes."""
+        x, y = self.edges
+        row, column = self.inside.nonzero()
+        return shapely.STRtree(shapely.box(x[column], y[row], x[column + 1], y[row + 1]))
+
+    def overlap(self, region: Window) -> tuple[NDArray[np.intp], Array]:
+        """Return the cells that share area with a region inside the window, and that area of each.
+
+        Cells are counted among those that have area inside the window: they index ``nodes[inside]``.
+        """
+        shape = region.polygons
+        if not self.window.is_rectangle:
+            shape = shapely.intersection(shape, self.window.polygons)
+        touched = self._tree.query(shape, predicate="intersects")
+        area = shapely.area(shapely.intersection(self._tree.geometries[touched], shape))
+        whole = area >= (1.0 - 1e-12) * np.prod(self.cell_size)
+        seen = area > 0.0
+        return touched[seen], np.where(whole, self.exposure[self.inside][touched], area)[seen]

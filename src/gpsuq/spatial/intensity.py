@@ -5,11 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError
-
-Array = NDArray[np.float64]
+from gpsuq.spatial.windows import Array
 
 
 class IntensityModel(ABC):
@@ -17,14 +15,14 @@ class IntensityModel(ABC):
 
     @abstractmethod
     def intensity(self, points: Array) -> Array:
-        """Give the expected number of points per unit of area at each point (n, 2)."""
+        """Return the expected number of points per unit of area at each point (n, 2)."""
 
     @abstractmethod
     def integral(self) -> float:
-        """Give the expected number of points in the window."""
+        """Return the expected number of points in the window."""
 
     def log_likelihood(self, points: Array) -> float:
-        r"""Give the log-likelihood of a Poisson process with this intensity, per point; higher is better.
+        r"""Return the log-likelihood of a Poisson process with this intensity, per point; higher is better.
 
         .. math:: \frac{1}{n} \Bigl( \sum_i \log \lambda(s_i) - \int_W \lambda(s)\, ds \Bigr)
         """

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError, GPSWarning
-from gpsuq.spatial.windows import Window, as_window
+from gpsuq.spatial.windows import Array, Window, as_window
 
-Array = NDArray[np.float64]
 _SHOWN = 5
 
 
@@ -46,8 +45,7 @@ def point_pattern(
     Traceback (most recent call last):
     gpsuq.errors.GPSError: 1 of 2 points lie outside the window (row 1); check units and axes, ...
     """
-    window = as_window(window)
-    coordinates = checked_points(points, least)
+    window, coordinates = as_window(window), checked_points(points, least)
     if outside not in ("error", "drop"):
         raise GPSError(f'outside must be "error" or "drop", got {outside!r}')
     inside = window.contains(coordinates)
@@ -73,25 +71,23 @@ def point_pattern(
 
 
 def checked_points(points: Any, least: int = 0) -> Array:
-    """Check that points are an array (n, 2) of finite numbers, and give it as float64."""
+    """Return points as an array (n, 2) of finite float64, at least so many, or raise."""
     array = np.asarray(points)
     if array.dtype.kind not in "biuf":
         raise GPSError(f"points must hold numbers, got {array.dtype}")
-    if array.ndim != 2 or array.shape[1] != 2:
-        if array.size == 0 and least > 0:
-            raise GPSError("there are no points")
+    if (array.ndim != 2 or array.shape[1] != 2) and (array.size or not least):
         raise GPSError(f"points must have shape (n, 2), x and y, got {array.shape}")
+    if len(array) < least:
+        raise GPSError("there are no points")
     array = array.astype(np.float64)
     bad = ~np.isfinite(array).all(1)
     if bad.any():
         raise GPSError(f"points have NaN or infinite coordinates in row {_listed(bad.nonzero()[0])}")
-    if len(array) < least:
-        raise GPSError("there are no points")
     return array
 
 
 def points_inside(points: Any, window: Window) -> Array:
-    """Check points to evaluate at: finite and inside the window; duplicates are welcome."""
+    """Return points to evaluate at, finite and inside the window, or raise; duplicates are welcome."""
     coordinates = checked_points(points)
     inside = window.contains(coordinates)
     if not inside.all():

@@ -6,8 +6,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.spatial.windows import Window
@@ -25,11 +23,12 @@ def read_points(
 ) -> list[np.ndarray]:
     """Read coordinates (n, 2) from a CSV file, one array for each replicate; all must lie in a ``window``, if given."""
     table = read_table(path)
-    for name in (x, y, replicate):
-        if name is not None and name not in table:
+    columns = [name for name in (x, y, replicate) if name is not None]
+    for name in columns:
+        if name not in table:
             raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
     if drop_missing:
-        kept = without_missing(table, [name for name in (x, y, replicate) if name is not None])
+        kept = without_missing(table, columns)
         if len(kept) < len(table):
             left_out = f"{len(table) - len(kept)} of {len(table)} rows have missing values and were left out"
             warnings.warn(left_out, GPSWarning, stacklevel=2)
@@ -37,18 +36,13 @@ def read_points(
     check_numbers(table[[x, y]], advice=DROP_MISSING)
     if replicate is not None and table[replicate].isna().any():
         raise GPSError(f"column {replicate!r} is empty in {named_rows(table, table[replicate].isna())} {COUNTED}")
-    if window is not None:
-        _check_inside(table, table[[x, y]].to_numpy(dtype=np.float64), window)
-    if replicate is None:
-        return [table[[x, y]].to_numpy(dtype=np.float64)]
-    return [rows[[x, y]].to_numpy(dtype=np.float64) for _, rows in table.groupby(replicate, sort=True)]
-
-
-def _check_inside(table: pd.DataFrame, points: NDArray[np.float64], window: Window) -> None:
-    """Raise where the points of a table lie outside a window; name their rows."""
-    outside = ~window.contains(points)
+    points = table[[x, y]].to_numpy(dtype=np.float64)
+    outside = np.zeros(len(points), dtype=bool) if window is None else ~window.contains(points)
     if outside.any():
         raise GPSError(
             f"{outside.sum()} of {len(points)} points lie outside the window, {named_rows(table, outside)} {COUNTED}; "
             "check units and axes, or leave them out with --drop-outside"
         )
+    if replicate is None:
+        return [points]
+    return [rows[[x, y]].to_numpy(dtype=np.float64) for _, rows in table.groupby(replicate, sort=True)]

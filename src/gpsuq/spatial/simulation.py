@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError
 from gpsuq.spatial.grids import Grid
-from gpsuq.spatial.windows import Window
+from gpsuq.spatial.windows import Array, Window
 
-Array = NDArray[np.float64]
 Intensity = Callable[[Array], Array]
 
 _MARGIN = 1.25
@@ -32,18 +31,14 @@ def simulate_poisson(
 
     Candidates come from a process that is constant on every cell of ``grid`` and lies above the intensity; each is kept
     with probability intensity / bound. Without a ``bound`` (n_y, n_x), one is looked for at the corners and the middle
-    of every cell. Wherever a candidate shows that it was too low, the bound of that cell is raised and the whole
-    pattern drawn again, so that no pattern ever saw a bound that failed. (A peak far narrower than a cell can escape
-    every candidate: the grid must be finer than what the intensity does.)
-
-    Examples
-    --------
-    An intensity that rises from left to right, 400 points expected:
+    of every cell. Where a candidate shows that it was too low, the bound of that cell is raised and the whole pattern
+    drawn again, so that none comes from a bound that failed. (A peak far narrower than a cell can escape every
+    candidate: the grid must be finer than the features of the intensity.)
 
     >>> import numpy as np
     >>> from gpsuq.spatial import Window, simulate_poisson
     >>> window = Window.rectangle(0.0, 1.0, 0.0, 1.0)
-    >>> points = simulate_poisson(lambda s: 800.0 * s[:, 0], window, np.random.default_rng(0))
+    >>> points = simulate_poisson(lambda s: 800.0 * s[:, 0], window, np.random.default_rng(0))  # 400 expected
     >>> bool(320 < len(points) < 480), round(float(points[:, 0].mean()), 1)  # the mean of x is 2/3
     (True, 0.7)
     """
@@ -60,16 +55,14 @@ def simulate_poisson(
             raise GPSError("the intensity is negative, NaN or infinite somewhere in the window")
         exceeded = value > limit.ravel()[cell]
         if not exceeded.any():
-            kept = rng.random(len(points)) * limit.ravel()[cell] < value
-            return points[kept]
-        raised = limit.ravel().copy()
-        np.maximum.at(raised, cell[exceeded], 2.0 * value[exceeded])
-        limit = raised.reshape(limit.shape)
+            return points[rng.random(len(points)) * limit.ravel()[cell] < value]
+        limit = limit.copy()
+        np.maximum.at(limit.reshape(-1), cell[exceeded], 2.0 * value[exceeded])
     raise GPSError("no bound was found for the intensity: it may be unbounded; pass a finer grid")
 
 
 def bound_places(grid: Grid) -> Array:
-    """Give the places where a bound is looked for: the corners of all cells, then their middles, (n, 2)."""
+    """Return the places where a bound is looked for: the corners of all cells, then their middles, (n, 2)."""
     x, y = grid.edges
     return np.concatenate([np.stack(np.meshgrid(x, y), -1).reshape(-1, 2), grid.nodes.reshape(-1, 2)])
 
@@ -84,7 +77,7 @@ def bound_from(values: Array, grid: Grid) -> Array:
 
 
 def _candidates(limit: Array, grid: Grid, rng: np.random.Generator) -> tuple[Array, NDArray[np.intp]]:
-    """Points of the bounding process inside the window, with the cell of each."""
+    """Draw points of the bounding process inside the window; return them with the cell of each."""
     width, height = grid.cell_size
     mean = np.where(grid.inside, limit * width * height, 0.0).ravel()
     if mean.sum() > _MOST_POINTS:

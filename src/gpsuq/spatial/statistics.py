@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
 from gpsuq.engine.progress import counting_bar
 from gpsuq.errors import GPSError
 from gpsuq.spatial.grids import Grid
-from gpsuq.spatial.windows import Window
-
-Array = NDArray[np.float64]
+from gpsuq.spatial.simulation import Intensity
+from gpsuq.spatial.windows import Array, Window
 
 _DISTANCES = 50
 _COVARIANCE_CELLS = 1 << 14
@@ -31,39 +30,44 @@ _MOST_POINTS = 5000
 
 
 def default_distances(window: Window) -> Array:
-    """Fifty distances up to a quarter of the shorter side.
+    """Return fifty distances up to a quarter of the shorter side.
 
     >>> from gpsuq.spatial import Window
     >>> from gpsuq.spatial.statistics import default_distances
-    >>> distances = default_distances(Window.rectangle(0.0, 2.0, 0.0, 1.0))
-    >>> len(distances), float(distances[-1])
-    (50, 0.25)
+    >>> default_distances(Window.rectangle(0.0, 2.0, 0.0, 1.0)).max()
+    np.float64(0.25)
     """
     x_min, x_max, y_min, y_max = window.bounds
     return np.linspace(0.0, 0.25 * min(x_max - x_min, y_max - y_min), _DISTANCES)
 
 
 def l_function(
-    points: Array, window: Window, distances: Array | None = None, *, intensity: Callable[[Array], Array] | None = None
+    points: Array, window: Window, distances: Array | None = None, *, intensity: Intensity | None = None
 ) -> Array:
-    """Give L(r) at the distances; without an intensity the pattern is taken as homogeneous.
+    """Return L(r) at the distances; without an intensity the pattern is taken as homogeneous.
 
     Weights are scaled so that the reciprocals of the intensity at the points sum to the area, which takes most of the
     noise out of the estimate.
 
-    Examples
-    --------
-    Points on a lattice keep apart: there is no neighbour nearer than 0.1, where L(r) = r would have some.
-
     >>> import numpy as np
     >>> from gpsuq.spatial import Window, l_function
     >>> middles = np.linspace(0.05, 0.95, 10)
-    >>> lattice = np.stack(np.meshgrid(middles, middles), -1).reshape(-1, 2)
+    >>> lattice = np.stack(np.meshgrid(middles, middles), -1).reshape(-1, 2)  # no neighbour is nearer than 0.1
     >>> l_function(lattice, Window.rectangle(0.0, 1.0, 0.0, 1.0), [0.09, 0.11]).round(2)
     array([0.  , 0.11])
     """
     distances = _checked_distances(distances, window)
-    return _l(points, distances, window, intensity, _overlap(window))
+    n = len(points)
+    if n < 2:
+        return np.zeros(len(distances))
+    reciprocal = np.ones(n) if intensity is None else 1.0 / intensity(points)
+    reciprocal = reciprocal * (window.area / reciprocal.sum())
+    pairs = cKDTree(points).query_pairs(float(distances[-1]), output_type="ndarray")
+    apart = points[pairs[:, 0]] - points[pairs[:, 1]]
+    weight = 2.0 * reciprocal[pairs[:, 0]] * reciprocal[pairs[:, 1]] / _overlap(window)(apart)
+    near = np.searchsorted(distances, np.hypot(apart[:, 0], apart[:, 1]))
+    k = np.cumsum(np.bincount(near, weights=weight, minlength=len(distances))[: len(distances)])
+    return np.asarray(np.sqrt(k * (n / (n - 1)) / np.pi))
 
 
 def _checked_distances(distances: Array | None, window: Window) -> Array:
@@ -75,43 +79,21 @@ def _checked_distances(distances: Array | None, window: Window) -> Array:
     return values
 
 
-def _l(
-    points: Array,
-    distances: Array,
-    window: Window,
-    intensity: Callable[[Array], Array] | None,
-    overlap: Callable[[Array], Array],
-) -> Array:
-    if len(points) < 2:
-        return np.zeros(len(distances))
-    reciprocal = np.ones(len(points)) if intensity is None else 1.0 / intensity(points)
-    reciprocal = reciprocal * (window.area / reciprocal.sum())
-    pairs = cKDTree(points).query_pairs(float(distances[-1]), output_type="ndarray")
-    apart = points[pairs[:, 0]] - points[pairs[:, 1]]
-    weight = 2.0 * reciprocal[pairs[:, 0]] * reciprocal[pairs[:, 1]] / overlap(apart)
-    near = np.searchsorted(distances, np.hypot(apart[:, 0], apart[:, 1]))
-    k = np.cumsum(np.bincount(near, weights=weight, minlength=len(distances))[: len(distances)])
-    n = len(points)
-    result: Array = np.sqrt(k * (n / (n - 1)) / np.pi)
-    return result
-
-
+@lru_cache(maxsize=4)
 def _overlap(window: Window) -> Callable[[Array], Array]:
-    """Area that the window shares with itself moved by a vector."""
+    """Return what maps vectors (n, 2) to the area that the window shares with itself moved by each."""
     x_min, x_max, y_min, y_max = window.bounds
     width, height = x_max - x_min, y_max - y_min
     if window.is_rectangle:
         return lambda by: (width - np.abs(by[:, 0])) * (height - np.abs(by[:, 1]))
     grid = Grid.with_cells(window, _COVARIANCE_CELLS)
-    share = grid.exposure
     step_x, step_y = grid.cell_size
-    covariance = fftconvolve(share, share[::-1, ::-1]) / (step_x * step_y)
+    covariance = fftconvolve(grid.exposure, grid.exposure[::-1, ::-1]) / (step_x * step_y)
 
     def overlap(by: Array) -> Array:
         column = np.rint(by[:, 0] / step_x).astype(int) + grid.n_x - 1
         row = np.rint(by[:, 1] / step_y).astype(int) + grid.n_y - 1
-        result: Array = np.maximum(covariance[row, column], step_x * step_y)
-        return result
+        return np.asarray(np.maximum(covariance[row, column], step_x * step_y))
 
     return overlap
 
@@ -124,8 +106,6 @@ class Envelope:
     deviation from the mean of all curves (in units of their standard deviation) among theirs, over all distances at
     once. Simulations are not fitted again, so that the test is conservative where the intensity was fitted.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gpsuq.spatial import Envelope
     >>> one = np.ones(3)
@@ -148,17 +128,13 @@ def l_envelope(
     window: Window,
     distances: Array | None = None,
     *,
-    intensity: Callable[[Array], Array] | None = None,
+    intensity: Intensity | None = None,
     progress: bool = False,
 ) -> Envelope:
     """Compare a pattern's L with those of patterns simulated from a fitted model.
 
     Where there are replicates, the pattern and each simulation are lists of them, and L is their mean. ``progress``
     shows a bar: thousands of points take seconds.
-
-    Examples
-    --------
-    Points in pairs, against points at random:
 
     >>> import numpy as np
     >>> from gpsuq.spatial import Window, l_envelope
@@ -175,14 +151,12 @@ def l_envelope(
     everything = [[item] if isinstance(item, np.ndarray) else list(item) for item in (points, *simulated)]
     if max(map(len, everything[0]), default=0) < 2:
         raise GPSError("the L function needs at least 2 points")
-    overlap = _overlap(window)
-    each = []
+    curves = np.empty((len(everything), len(distances)))
     with counting_bar(progress, "comparing distances", len(everything)) as advance:
-        for replicates in everything:
-            of_replicates = [_l(_some(pattern), distances, window, intensity, overlap) for pattern in replicates]
-            each.append(np.mean(of_replicates, axis=0))
-            advance(len(each))
-    curves = np.stack(each)
+        for done, replicates in enumerate(everything):
+            of_replicates = [l_function(_some(one), window, distances, intensity=intensity) for one in replicates]
+            curves[done] = np.mean(of_replicates, axis=0)
+            advance(done + 1)
     spread = curves.std(0, ddof=1)
     deviation = np.abs((curves - curves.mean(0)) / np.where(spread > 0, spread, np.inf)).max(1)
     p_value = float((deviation >= deviation[0]).mean())

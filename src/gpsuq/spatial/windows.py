@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import shapely
 from numpy.typing import NDArray
-from shapely.errors import GEOSException
-from shapely.geometry import MultiPolygon, Polygon, mapping, shape
-from shapely.geometry.base import BaseGeometry
 
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, needs
+
+with needs("points", "reading windows"):
+    import shapely
+    from shapely.errors import GEOSException
+    from shapely.geometry import MultiPolygon, Polygon, mapping, shape
+    from shapely.geometry.base import BaseGeometry
 
 Array = NDArray[np.float64]
 
@@ -27,12 +29,10 @@ class Window:
     >>> import numpy as np
     >>> from gpsuq.spatial import Window
     >>> window = Window.rectangle(0.0, 2.0, 0.0, 1.0, unit="km")
-    >>> window.area, window.unit
-    (2.0, 'km')
+    >>> window.area, window.unit, window.bounds, window.is_rectangle, window.to_json()["type"]
+    (2.0, 'km', (0.0, 2.0, 0.0, 1.0), True, 'Polygon')
     >>> window.contains(np.array([[1.5, 0.5], [0.5, 1.5]]))
     array([ True, False])
-    >>> window.bounds, window.is_rectangle, window.to_json()["type"]
-    ((0.0, 2.0, 0.0, 1.0), True, 'Polygon')
     """
 
     polygons: BaseGeometry
@@ -47,10 +47,8 @@ class Window:
         if not np.isfinite(shapely.get_coordinates(geometry)).all():
             raise GPSError("the window has corners that are NaN or infinite")
         if not geometry.is_valid:
-            raise GPSError(
-                f"the window is no valid polygon: {shapely.is_valid_reason(geometry)}; mend it, for example with "
-                "shapely.make_valid"
-            )
+            reason = shapely.is_valid_reason(geometry)
+            raise GPSError(f"the window is not a valid polygon: {reason}; mend it, for example with shapely.make_valid")
         if geometry.area <= 0.0:
             raise GPSError("the window has no area")
         shapely.prepare(geometry)
@@ -82,7 +80,7 @@ class Window:
         return bool(self.area >= (1.0 - 1e-12) * (x_max - x_min) * (y_max - y_min))
 
     def contains(self, points: Array) -> NDArray[np.bool_]:
-        """Say for each point (n, 2) whether it lies in the window or on its edge."""
+        """Whether each point (n, 2) lies in the window or on its edge."""
         x, y = points[:, 0], points[:, 1]
         if self.is_rectangle:
             x_min, x_max, y_min, y_max = self.bounds
@@ -91,7 +89,7 @@ class Window:
         return inside
 
     def to_json(self) -> dict[str, Any]:
-        """Give the window as GeoJSON."""
+        """Return the window as GeoJSON."""
         return {**mapping(self.polygons), "units": self.unit}
 
 
@@ -104,9 +102,8 @@ def read_window(path: str | Path) -> Window:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "window.json")
     ...     _ = path.write_text('{"type": "rectangle", "xrange": [0, 2], "yrange": [0, 1], "units": "km"}')
-    ...     window = read_window(path)
-    >>> window.bounds, window.unit
-    ((0.0, 2.0, 0.0, 1.0), 'km')
+    ...     read_window(path).bounds
+    (0.0, 2.0, 0.0, 1.0)
     """
     path = Path(path)
     if not path.is_file():
@@ -128,28 +125,21 @@ def _read(document: Any, name: str) -> Window:
 def window_from_json(document: dict[str, Any]) -> Window:
     """Read a window from a JSON document: a rectangle, a geometry, a feature or a collection of features."""
     kind = document["type"]
+    units = document.get("units", "unit")
+    unit = str(units[0] if isinstance(units, list) else units)
     if kind == "rectangle":
         (x_min, x_max), (y_min, y_max) = document["xrange"], document["yrange"]
-        return Window.rectangle(x_min, x_max, y_min, y_max, _unit(document))
+        return Window.rectangle(x_min, x_max, y_min, y_max, unit)
     if kind == "Feature":
         return window_from_json(document["geometry"])
     if kind in ("FeatureCollection", "GeometryCollection"):
         parts = document["features" if kind == "FeatureCollection" else "geometries"]
-        return Window(_union([window_from_json(part).polygons for part in parts]), _unit(document))
+        if not parts:
+            raise GPSError("the window is empty")
+        return Window(shapely.union_all([window_from_json(part).polygons for part in parts]), unit)
     if kind not in ("Polygon", "MultiPolygon"):
         raise GPSError(f"a window of type {kind!r} is not known; use a rectangle, Polygon or MultiPolygon")
-    return Window(shape(document), _unit(document))
-
-
-def _unit(document: dict[str, Any]) -> str:
-    units = document.get("units", "unit")
-    return str(units[0] if isinstance(units, list) else units)
-
-
-def _union(polygons: list[BaseGeometry]) -> BaseGeometry:
-    if not polygons:
-        raise GPSError("the window is empty")
-    return shapely.union_all(polygons)
+    return Window(shape(document), unit)
 
 
 def as_window(window: Any) -> Window:

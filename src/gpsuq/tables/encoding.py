@@ -19,8 +19,6 @@ _MOST_LEVELS = 50
 class Encoding:
     """Levels of every column that holds text, the reference first.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> from gpsuq.tables.encoding import Encoding
     >>> table = pd.DataFrame({"age": [30, 40, 50], "site": ["north", "south", "north"]})
@@ -55,22 +53,21 @@ class Encoding:
         return cls(levels)
 
     def encoded(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Give the table with columns of 0 and 1 in the place of text; a missing text stays missing."""
+        """Return the table with columns of 0 and 1 in the place of text; a missing text stays missing."""
         parts = []
         for name in table:
             if str(name) not in self.levels:
                 parts.append(table[[name]])
                 continue
-            text = table[name].astype(object).where(table[name].notna(), None)
-            shown = text.map(lambda value: value if value is None else str(value))
-            known = shown.isin(self.levels[str(name)]) | shown.isna()
+            levels, shown = self.levels[str(name)], table[name].astype(object).map(str, na_action="ignore")
+            known = shown.isin(levels) | shown.isna()
             if not known.all():
                 row = int((~known).to_numpy().argmax())
                 raise GPSError(
                     f"column {name!r} holds {shown.iloc[row]!r} in row {row + 1}, which was not in the data that were "
-                    f"fitted: {', '.join(self.levels[str(name)])}"
+                    f"fitted: {', '.join(levels)}"
                 )
-            columns = {f"{name}={level}": (shown == level).astype(float) for level in self.levels[str(name)][1:]}
+            columns = {f"{name}={level}": (shown == level).astype(float) for level in levels[1:]}
             parts.append(pd.DataFrame(columns).mask(shown.isna()))
         return pd.concat(parts, axis=1)
 
@@ -79,11 +76,9 @@ class Encoding:
         made = {f"{name}={level}": name for name, levels in self.levels.items() for level in levels[1:]}
         return made.get(column, column)
 
-    def write(self, directory: Path) -> Path:
+    def write(self, directory: Path) -> None:
         """Write the levels beside a saved model."""
-        path = directory / FILE
-        path.write_text(json.dumps({name: list(levels) for name, levels in self.levels.items()}, indent=2) + "\n")
-        return path
+        (directory / FILE).write_text(json.dumps(dict(self.levels), indent=2) + "\n")
 
     @classmethod
     def read(cls, directory: Path) -> Encoding:

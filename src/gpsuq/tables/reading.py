@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, GPSWarning, needs
 from gpsuq.files import write_atomically
 from gpsuq.tables.encoding import Encoding
 
@@ -36,7 +37,7 @@ class Table(NamedTuple):
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a CSV file with a header, or a Parquet file where pyarrow is installed.
+    """Read a CSV file with a header, or a Parquet file (extra ``parquet``).
 
     Commas, semicolons or tabs separate columns, as the header shows. A first column without a name holds row numbers
     or names of rows, as pandas and R write them; it is left out, with a warning.
@@ -56,32 +57,25 @@ def read_table(path: str | Path) -> pd.DataFrame:
         raise GPSError(f"{path} cannot be read as CSV: {error}") from error
     except UnicodeDecodeError as error:
         # Any bytes are Latin-1, so that reading them so could garble names and classes without a word.
-        raise GPSError(f"{path} is no UTF-8 text ({error}): save it as UTF-8 (CSV UTF-8 in spreadsheets)") from error
+        raise GPSError(f"{path} is not UTF-8 text ({error}): save it as UTF-8 (CSV UTF-8 in spreadsheets)") from error
     if table.empty:
         raise GPSError(f"{path} has a header but no rows")
-    return _without_row_names(table)
+    if table.columns[0] != _NAMELESS:
+        return table
+    warnings.warn("the first column has no name and was left out: it looks like row numbers", GPSWarning, stacklevel=2)
+    return table.drop(columns=_NAMELESS)
 
 
 def _separator(path: Path) -> str:
-    """Give what separates the columns of the header: a comma unless semicolons or tabs make more of them."""
+    """Return what separates the columns of the header: a comma unless semicolons or tabs make more of them."""
     with path.open(encoding="utf-8", newline="") as file:
-        header = file.readline()
-    unquoted = re.sub(r'"[^"]*"', "", header)
+        unquoted = re.sub(r'"[^"]*"', "", file.readline())
     return max(",;\t", key=unquoted.count)
-
-
-def _without_row_names(table: pd.DataFrame) -> pd.DataFrame:
-    if table.columns[0] != _NAMELESS:
-        return table
-    warnings.warn("the first column has no name and was left out: it looks like row numbers", GPSWarning, stacklevel=3)
-    return table.drop(columns=_NAMELESS)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_parquet(path)
-    except ImportError as error:
-        raise GPSError(f"{path} is a Parquet file, and pyarrow is not installed: pip install pyarrow") from error
     except (OSError, ValueError) as error:
         raise GPSError(f"{path} cannot be read as Parquet: {error}") from error
     if table.empty:
@@ -91,21 +85,28 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def write_table(table: pd.DataFrame, path: Path, *, index: bool) -> Path:
     """Write CSV, or Parquet where the name ends so; the file is whole or absent."""
-    content = _as_parquet(table, path, index=index) if _is_parquet(path) else table.to_csv(index=index).encode()
+    if _is_parquet(path):
+        content = (table.reset_index() if index else table).rename(columns=str).to_parquet(index=False)
+    else:
+        content = table.to_csv(index=index).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     return write_atomically(path, content)
 
 
 def _is_parquet(path: Path) -> bool:
-    return path.suffix in (".parquet", ".pq")
+    """Whether a file is named as Parquet; raise where it is and the package for it is missing."""
+    if path.suffix not in (".parquet", ".pq"):
+        return False
+    with needs("parquet", f"the Parquet file {path}"):
+        import_module("pyarrow")
+    return True
 
 
-def _as_parquet(table: pd.DataFrame, path: Path, *, index: bool) -> bytes:
-    try:
-        content = (table.reset_index() if index else table).rename(columns=str).to_parquet(index=False)
-    except ImportError as error:
-        raise GPSError(f"to write {path}, install pyarrow: pip install pyarrow; or name a .csv file") from error
-    return content
+def check_columns(table: pd.DataFrame, names: Iterable[str | None]) -> None:
+    """Raise where a column that is named is not in a table."""
+    for name in names:
+        if name is not None and name not in table:
+            raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
 
 
 def without_missing(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -122,9 +123,9 @@ def split_table(
     table: pd.DataFrame,
     target: str,
     *,
-    groups: str | None,
-    weights: str | None,
-    drop: Sequence[str],
+    groups: str | None = None,
+    weights: str | None = None,
+    drop: Sequence[str] = (),
     drop_missing: bool = False,
     classes: bool = False,
 ) -> Table:
@@ -132,21 +133,18 @@ def split_table(
 
     With ``classes`` the target holds labels, which may be text.
     """
-    for name in (target, groups, weights, *drop):
-        if name is not None and name not in table:
-            raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
+    check_columns(table, (target, groups, weights, *drop))
     if len(table) < 2:
         raise GPSError("the table has a single row: at least 2 rows are needed")
-    roles = {target, groups, weights, *drop}
-    covariates = [str(column) for column in table if column not in roles]
+    roles = [name for name in (target, groups, weights) if name is not None]
+    covariates = [str(column) for column in table if column not in (*roles, *drop)]
     if not covariates:
         raise GPSError("no covariates are left: the table has no other columns than those named")
     if drop_missing:
-        table = without_missing(table, [*covariates, *(name for name in (target, groups, weights) if name is not None)])
+        table = without_missing(table, [*covariates, *roles])
         if len(table) < 2:
             raise GPSError("a single row is left without missing values: at least 2 rows are needed")
-    _check_decimal_points(table[covariates])
-    _warn_of_dates(table[covariates])
+    _check_text(table[covariates])
     encoding = Encoding.of(table[covariates])
     X = encoding.encoded(table[covariates])
     numeric = [name for name in (None if classes else target, weights) if name is not None]
@@ -159,15 +157,15 @@ def split_table(
         raise GPSError(f"column {weights!r} is negative in {rows} {COUNTED}; weights must be 0 or more")
     if classes and type_of_target(table[target]) not in ("binary", "multiclass"):
         raise GPSError(
-            f"column {target!r} holds numbers that are no classes, such as {quoted(table[target].iloc[0])}; gpsuq fit "
-            "linear predicts numbers"
+            f"column {target!r} holds numbers that are not classes, such as {quoted(table[target].iloc[0])}; gpsuq "
+            "fit linear predicts numbers"
         )
-    chosen = [None if name is None else table[name] for name in (groups, weights)]
-    return Table(X, table[target], chosen[0], chosen[1], encoding)
+    group, weight = (None if name is None else table[name] for name in (groups, weights))
+    return Table(X, table[target], group, weight, encoding)
 
 
-def _check_decimal_points(table: pd.DataFrame) -> None:
-    """Raise where a column of text holds nothing but numbers with commas: it would become categories."""
+def _check_text(table: pd.DataFrame) -> None:
+    """Raise where a column holds nothing but numbers with commas, warn of dates: they would become categories."""
     for name, column in table.select_dtypes(exclude="number").items():
         cells = column.dropna().astype(str)
         commas = cells[cells.str.contains(",")]
@@ -176,16 +174,7 @@ def _check_decimal_points(table: pd.DataFrame) -> None:
                 f"column {str(name)!r} holds numbers with commas, such as {commas.iloc[0]}: write decimal points, and "
                 "nothing between thousands; or leave it out with --drop NAME"
             )
-
-
-def _warn_of_dates(table: pd.DataFrame) -> None:
-    """Warn of columns of dates: each date would become a category of its own."""
-    for name, column in table.select_dtypes(exclude="number").items():
-        cells = column.dropna()
-        dates = pd.api.types.is_datetime64_any_dtype(column) or (
-            len(cells) > 0 and cells.astype(str).str.fullmatch(_DATE).all()
-        )
-        if dates:
+        if len(cells) and (pd.api.types.is_datetime64_any_dtype(column) or cells.str.fullmatch(_DATE).all()):
             warnings.warn(
                 f"column {str(name)!r} holds dates, such as {cells.iloc[0]}, and each becomes a category of its own: "
                 "write it as a number, such as days, or leave it out with --drop",
@@ -196,11 +185,11 @@ def _warn_of_dates(table: pd.DataFrame) -> None:
 
 def check_labels(y: pd.Series, classes: NDArray[Any] | None = None) -> None:
     """Raise where a label is missing, or none of the classes; name its row."""
-    known = [] if classes is None else list(classes)
     strange = y.isna() if classes is None else y.isna() | ~y.isin(classes)
     if strange.any():
         label = y[strange].iloc[0]
-        what = "is empty" if pd.isna(label) else f"holds {quoted(label)}, none of {', '.join(map(str, known))},"
+        known = ", ".join(map(str, [] if classes is None else classes))
+        what = "is empty" if pd.isna(label) else f"holds {quoted(label)}, none of {known},"
         raise GPSError(
             f"column {str(y.name)!r} {what} in {named_rows(y, strange)} {COUNTED}; mend it, or leave out such rows"
         )
@@ -212,21 +201,17 @@ def check_numbers(
     """Raise where a column holds text, or a cell is missing or infinite; name them as they were before encoding."""
     text = [str(name) for name in table if not pd.api.types.is_numeric_dtype(table[name])]
     if text:
-        raise GPSError(f"columns {', '.join(text)} hold text, {_example(table[text[0]])}, where numbers are needed")
+        column = table[text[0]]
+        place = int((pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy().argmax())
+        example = f"such as {column.iloc[place]!r} in row {column.index[place] + 1}"
+        raise GPSError(f"columns {', '.join(text)} hold text, {example}, where numbers are needed")
     bad = ~np.isfinite(table.to_numpy(dtype=np.float64))
     if bad.any():
-        encoding = Encoding({}) if encoding is None else encoding
-        columns = dict.fromkeys(encoding.source(str(name)) for name in table.columns[bad.any(0)])
+        columns = dict.fromkeys((encoding or Encoding({})).source(str(name)) for name in table.columns[bad.any(0)])
         raise GPSError(
             f"missing or infinite values in columns {', '.join(columns)}, {named_rows(table, bad.any(1))} {COUNTED}; "
             f"{advice}"
         )
-
-
-def _example(column: pd.Series) -> str:
-    """Quote the first cell that is no number, with its row."""
-    place = int((pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy().argmax())
-    return f"such as {column.iloc[place]!r} in row {column.index[place] + 1}"
 
 
 def named_rows(table: pd.DataFrame | pd.Series, chosen: Any) -> str:
@@ -237,21 +222,15 @@ def named_rows(table: pd.DataFrame | pd.Series, chosen: Any) -> str:
 
 
 def quoted(value: Any) -> str:
-    """Give a label as people write it, text in quotes: NumPy's own numbers would name their type."""
+    """Return a label as people write it, text in quotes: NumPy's own numbers would name their type."""
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def for_json(table: pd.DataFrame) -> pd.DataFrame:
-    """Give a table whose cells JSON can hold, to the last digit: ``DataFrame.to_json`` keeps ten decimals.
-
-    >>> import pandas as pd
-    >>> from gpsuq.tables.reading import for_json
-    >>> for_json(pd.DataFrame({"mean": [1e-15, float("nan")], "rows": [3, 4]})).to_dict("records")
-    [{'mean': 1e-15, 'rows': 3}, {'mean': None, 'rows': 4}]
-    """
+    """Return a table whose cells JSON can hold, to the last digit: ``DataFrame.to_json`` keeps ten decimals."""
     return table.astype(object).mask(table.isna() | table.isin([np.inf, -np.inf]), None)
 
 
 def numbered(table: pd.DataFrame) -> pd.DataFrame:
-    """Give rows the numbers that messages use, from those of the file: the first row below the header is 1."""
+    """Count rows as messages do, from their place in the file: the first row below the header is 1."""
     return table.set_axis(pd.Index(table.index + 1, name="row"))

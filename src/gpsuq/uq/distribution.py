@@ -22,7 +22,7 @@ from gpsuq.core.seeds import random_block, seeded
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.generative import History
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, needs
 from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.storage import save
 
@@ -30,23 +30,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataTree
 
-
 Array = NDArray[np.floating]
 IntervalOf = Literal["population", "mean"]
 IntervalKind = Literal["equal-tailed", "highest-density"]
 
 _BLOCK = 256  # draws share a generator in blocks of this size: how many are asked for at once changes nothing
 _ROWS = 128  # observations predicted at once, so that memory stays bounded
-
-
 _MOST_MARGINALS, _MOST_PAIRS = 24, 6  # parameters in one figure
 
 
 class UQDistribution:
-    """Draws of theta = G(Z) from every chain, and everything that follows from them.
+    """Draws of theta = G(Z) from every chain, and everything that follows from them; :meth:`gpsuq.GPS.fit` makes it.
 
     The spread *inside* a chain is heterogeneity: how theta differs between observations. The spread *between* chains
-    is estimation uncertainty: how little the data say about that law. Made by :meth:`gpsuq.GPS.fit`.
+    is estimation uncertainty: how little the data say about that law.
 
     Attributes
     ----------
@@ -108,6 +105,7 @@ class UQDistribution:
         history: History,
         feature_names: Sequence[str] | None = None,
         x_shape: tuple[int, ...] | None = None,
+        findings: Sequence[Finding] = (),
     ) -> None:
         self.generator = generator.eval()
         self.model = model
@@ -117,7 +115,7 @@ class UQDistribution:
         self.history = history
         self.feature_names = None if feature_names is None else list(feature_names)
         self.x_shape = x_shape
-        self.findings: list[Finding] = []
+        self.findings = list(findings)
 
     @property
     def n_chains(self) -> int:
@@ -133,32 +131,30 @@ class UQDistribution:
     def classifies(self) -> bool:
         """Whether outcomes are classes, whose order means nothing."""
         x = None if self.x_shape is None else torch.zeros(1, 1, 1, *self.x_shape, dtype=self.generator.shared.dtype)
-        block = next(self._blocks(1, x, self.seed))
+        block = next(self._blocks(1, x))
         return isinstance(base_distribution(self.model(block, x)), Categorical)
 
     # --- parameters --------------------------------------------------------------------------------------------------
 
     def draws(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> dict[str, Array]:
         """Draw parameters: arrays ``(chain, draw, *shape)``, for G(X, Z) ``(chain, draw, observation, *shape)``."""
-        pieces = [
-            {name: value.numpy() for name, value in block.items()}
-            for block in self._blocks(n_draws, self._x(x), self._seed(seed))
-        ]
-        joined = {name: np.concatenate([piece[name] for piece in pieces], axis=2)[:, :, :n_draws] for name in pieces[0]}
+        covariates = None if x is None else aligned(self._covariates(x)[0])
+        blocks = list(self._blocks(n_draws, covariates, seed))
+        joined = {name: torch.cat([block[name] for block in blocks], 2)[:, :, :n_draws].numpy() for name in blocks[0]}
         if self.conditional:
             return {name: np.moveaxis(value, 2, 1) for name, value in joined.items()}
         return {name: value[:, 0] for name, value in joined.items()}
 
     def mean(self, n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
-        """Mean of each parameter over chains and draws."""
+        """Return the mean of each parameter over chains and draws."""
         return {name: value.mean((0, 1)) for name, value in self.draws(n_draws, x).items()}
 
     def sd(self, n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
-        """Give the standard deviation of each parameter within chains: its heterogeneity."""
+        """Return the standard deviation of each parameter within chains: its heterogeneity."""
         return {name: np.sqrt(value.var(1, ddof=1).mean(0)) for name, value in self.draws(n_draws, x).items()}
 
     def quantiles(self, levels: Sequence[float], n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
-        """Quantiles of each parameter, ``(level, *shape)``, chains pooled."""
+        """Return quantiles of each parameter, ``(level, *shape)``, chains pooled."""
         return {name: np.quantile(_pooled(value), levels, axis=0) for name, value in self.draws(n_draws, x).items()}
 
     def interval(
@@ -170,7 +166,7 @@ class UQDistribution:
         n_draws: int = 4000,
         x: Any = None,
     ) -> dict[str, Any]:
-        """Give intervals for each parameter: name to array ``(2, *shape)``.
+        """Return intervals for each parameter: name to array ``(2, *shape)``.
 
         Parameters
         ----------
@@ -221,23 +217,23 @@ class UQDistribution:
         return np.concatenate(list(self._predict(x, n_draws, n_observations, seed)), axis=2)
 
     def predict_quantiles(self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000) -> Array:
-        """Quantiles of new observations, ``(level, observation, *event)``, chains pooled; memory stays bounded."""
+        """Return quantiles of new observations, ``(level, observation, *event)``, chains pooled, in bounded memory."""
         pieces = [np.quantile(_pooled(piece), levels, axis=0) for piece in self._predict(x, n_draws, None, None)]
         return np.concatenate(pieces, axis=1)
 
     def predict_interval(self, x: Any = None, coverage: float = 0.95, n_draws: int = 1000) -> Array:
-        """Equal-tailed interval for new observations, ``(2, observation, *event)``."""
+        """Return an equal-tailed interval for new observations, ``(2, observation, *event)``."""
         tail = (1.0 - check_coverage(coverage)) / 2.0
         return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws)
 
     def predict_mean(self, x: Any = None, n_draws: int = 1000) -> Array:
-        """Mean of new observations, ``(observation, *event)``, over draws and chains, from the model's own means.
+        """Return the mean of new observations over draws and chains, ``(observation, *event)``, from the model's means.
 
         For a classifier these are the mean class probabilities.
         """
         pieces = []
         for chunk in self._chunks(x, None):
-            blocks = self._blocks(n_draws, chunk.x, self.seed)
+            blocks = self._blocks(n_draws, chunk.x)
             means = torch.cat([predictive_mean(self.model(block, chunk.x)) for block in blocks], 2)
             mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
             pieces.append(_hide(mean, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
@@ -246,10 +242,10 @@ class UQDistribution:
     def _predict(self, x: Any, n_draws: int, n_observations: int | None, seed: int | None) -> Iterator[Array]:
         for index, chunk in enumerate(self._chunks(x, n_observations)):
             parts = []
-            for number, block in enumerate(self._blocks(n_draws, chunk.x, self._seed(seed))):
+            for number, block in enumerate(self._blocks(n_draws, chunk.x, seed)):
                 predictive = self.model(block, chunk.x)
                 wide = predictive.expand(torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
-                with seeded(self._seed(seed), "outcome", index, number):
+                with seeded(self.seed if seed is None else seed, "outcome", index, number):
                     parts.append(_hide(wide.sample(), chunk.mask).numpy())
             yield np.moveaxis(np.concatenate(parts, axis=2)[:, :, :n_draws], 2, 1)
 
@@ -269,24 +265,22 @@ class UQDistribution:
     # --- export ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write the distribution into a directory; ``gpsuq.load(path, model=...)`` gives it back with your model."""
+        """Write the distribution into a directory; ``gpsuq.load(path, model=...)`` reads it, with your model."""
         return save(self, path, force=force)
 
     def to_datatree(self, n_draws: int = 1000) -> DataTree:
         """Export draws for ArviZ: group ``uq`` with dimensions chain, draw and one per parameter axis."""
-        from arviz_base import from_dict
-
         if self.conditional:
             raise GPSError("parameters depend on x; export draws(x=...) for the x you care about")
+        with needs("arviz", "an export for ArviZ"):
+            from arviz_base import from_dict
         draws = self.draws(n_draws)
         dims, coords = {}, {}
         for name, value in draws.items():
-            if value.ndim == 2:
-                continue
-            dims[name] = [f"{name}_dim{axis}" for axis in range(value.ndim - 2)]
             if value.ndim == 3 and self.generator.parameter_map.declared[name].size == "features":
-                dims[name] = ["coef"]
-                coords["coef"] = self._feature_labels(value.shape[2])
+                dims[name], coords["coef"] = ["coef"], self._feature_labels(value.shape[2])
+            elif value.ndim > 2:
+                dims[name] = [f"{name}_dim{axis}" for axis in range(value.ndim - 2)]
         tree: DataTree = from_dict({"uq": draws}, dims=dims, coords=coords)
         return tree
 
@@ -306,8 +300,7 @@ class UQDistribution:
             shared = self.generator.parameter_map.names(random=False)
             table = table[[column for column in table if str(column).split("[")[0] not in shared]]
         else:
-            unknown = [name for name in parameters if name not in table]
-            if unknown:
+            if unknown := [name for name in parameters if name not in table]:
                 raise GPSError(f"no parameters named {unknown}; there are {list(table)}")
             table = table[list(parameters)]
         if table.shape[1] > most:
@@ -317,25 +310,17 @@ class UQDistribution:
         return table
 
     def columns(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> pd.DataFrame:
-        """Draws as a table: one column per number, indexed by chain and draw; for G(X, Z), at the single row of x."""
+        """Draw a table: one column per number, indexed by chain and draw; for G(X, Z), at the single row of x."""
         if self.conditional and (x is None or len(x) != 1):
             raise GPSError("parameters depend on x: pass the one row that the table is for, or use draws(x=...)")
         table: dict[str, Array] = {}
         for name, value in self.draws(n_draws, x if self.conditional else None, seed=seed).items():
-            shape = value.shape[3:] if self.conditional else value.shape[2:]
-            flat = value.reshape(self.n_chains * n_draws, -1)
-            table |= dict(zip(self._labels(name, shape), flat.T, strict=True))
+            labels = self._labels(name, value.shape[3 if self.conditional else 2 :])
+            table |= dict(zip(labels, value.reshape(self.n_chains * n_draws, -1).T, strict=True))
         index = pd.MultiIndex.from_product([range(self.n_chains), range(n_draws)], names=["chain", "draw"])
         return pd.DataFrame(table, index=index)
 
     # --- inside ------------------------------------------------------------------------------------------------------
-
-    def _seed(self, seed: int | None) -> int:
-        return self.seed if seed is None else seed
-
-    def _x(self, x: Any) -> Tensor | None:
-        """Check covariates and give them the shape ``(1, observation, 1, *one_x)``."""
-        return None if x is None else aligned(self._covariates(x)[0])
 
     def _covariates(self, x: Any) -> tuple[Tensor, Tensor | None]:
         """Check covariates against those of the fit; ragged groups come padded, with a mask of what is there."""
@@ -356,16 +341,17 @@ class UQDistribution:
             raise GPSError(f"one row of x has shape {shape}, in the fit it had {self.x_shape}")
         return data.x, data.mask
 
-    def _blocks(self, n_draws: int, x: Tensor | None, seed: int) -> Iterator[dict[str, Tensor]]:
-        """Generate whole blocks of draws, ``(chain, 1 or observation, block, *shape)``, for the trained chains."""
+    def _blocks(self, n_draws: int, x: Tensor | None, seed: int | None = None) -> Iterator[dict[str, Tensor]]:
+        """Generate full blocks of draws, ``(chain, 1 or observation, block, *shape)``, for the trained chains."""
         if n_draws < 1:
             raise GPSError(f"n_draws must be at least 1, got {n_draws}")
         if self.conditional and x is None:
             raise GPSError("this generator is G(X, Z): its parameters depend on x, so pass x=...")
         generator = self.generator
+        shape = (generator.n_chains, 1, _BLOCK, generator.noise_dim)
         for number in range(-(-n_draws // _BLOCK)):
-            shape = (generator.n_chains, 1, _BLOCK, generator.noise_dim)
-            noise = torch.randn(shape, generator=random_block(seed, "draw", number), dtype=generator.shared.dtype)
+            stream = random_block(self.seed if seed is None else seed, "draw", number)
+            noise = torch.randn(shape, generator=stream, dtype=generator.shared.dtype)
             with torch.no_grad():
                 values = generator(noise, x)
             yield {name: value[self.chains] for name, value in values.items()}
@@ -394,7 +380,7 @@ def _pooled(draws: Array) -> Array:
 
 
 def _pieces(draws: Array, coverage: float) -> Any:
-    """Highest-density region of every number in draws ``(draw, *shape)``, nested like the shape."""
+    """Return the highest-density region of every number in draws ``(draw, *shape)``, nested like the shape."""
     if draws.ndim == 1:
         return highest_density(draws, coverage)
     return [_pieces(draws[:, index], coverage) for index in range(draws.shape[1])]

@@ -12,19 +12,8 @@ from numpy.typing import NDArray
 
 from gpsuq.core.observations import Observations, evenly_spaced, observations
 from gpsuq.core.summaries import summary_table
-from gpsuq.plots.training import score_curves
-from gpsuq.reports.blocks import (
-    MOST_PARAMETERS,
-    column_table,
-    differing_most,
-    distribution_blocks,
-    finding_blocks,
-    mode_blocks,
-    pieces_of,
-    spread_blocks,
-    summary_block,
-)
-from gpsuq.reports.calibration import calibration, calibration_blocks, randomised
+from gpsuq.plots.diagnostics import score_curves
+from gpsuq.reports import blocks
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
 from gpsuq.uq.distribution import UQDistribution
 
@@ -32,42 +21,41 @@ _DRAWS = 2000  # of each chain, for tables and figures
 _PREDICTED = 4000  # outcomes for each observation, over all chains
 _SHOWN_PARAMETERS = 6
 _SHOWN_ROWS = 3  # where parameters depend on x
-_CHECKED_ROWS = 2000
+_MOST_COMPARED = 2000  # observations whose outcomes are compared with their predictive
 _COVERAGE = 0.95
 _MISFIT = "Try another distribution or more covariates in the observation model, and read the diagnostics below."
-
-
+_NO_OBSERVATIONS = (
+    "No observations were given, so that nothing here says whether predictions hold: pass them, uq_page(uq, y) or "
+    "uq_page(uq, X, y)."
+)
+_CLASSES = "Outcomes are classes; gpsuq.classify.decisions judges the probabilities that predict_mean gives."
 NEEDS_ROWS = True
 IN_PYTHON = "uq_page(gpsuq.load(path, model=...), X, y)"
 
 
 def uq_page(uq: UQDistribution, X: Any = None, y: Any = None) -> Page:
-    """Give the report of what :meth:`gpsuq.GPS.fit` gave; without observations nothing is said about predictions.
+    """Return the report of a UQ distribution; without observations it says nothing about predictions.
 
     Parameters
     ----------
     uq
-        The UQ distribution.
+        What :meth:`gpsuq.GPS.fit` returned.
     X, y
         Observations as in the fit: ``uq_page(uq, y)`` for a model without covariates, else ``uq_page(uq, X, y)``.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
     >>> import numpy as np
     >>> from gpsuq import GPS, Algorithm
     >>> from gpsuq.core.models import normal_location
     >>> from gpsuq.uq.report import uq_page
-    >>> from gpsuq.reports.page import write_page
     >>> y = np.random.default_rng(0).normal(size=100)
     >>> uq = GPS(normal_location(1.0), algorithm=Algorithm(n_steps=100), n_chains=2).fit(y)
     >>> page = uq_page(uq, y)
     >>> page.facts[0], page.sections[0].title
     (('observations', '100'), 'UQ distribution')
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_page(page, Path(folder, "report.html")).name
-    'report.html'
+
+    ``gpsuq.reports.page.write_page(page, "report.html")`` writes it.
     """
     x, outcome = (None, X) if y is None else (X, y)
     data = None if outcome is None else observations(x, outcome, dtype=uq.generator.shared.dtype)
@@ -79,8 +67,8 @@ def uq_page(uq: UQDistribution, X: Any = None, y: Any = None) -> Page:
     about, lead = _parameter_sections(uq, x)
     sections = [
         *about,
-        Section("Checks", _check_blocks(uq, x, data)),
-        Section("Diagnostics", finding_blocks(uq.findings)),
+        Section("Checks", _predictive_blocks(uq, x, data)),
+        Section("Diagnostics", blocks.finding_blocks(uq.findings)),
         *([] if data is None else [Section("Data", [Table(_described(uq, data), "Columns")])]),
         Section("What was fitted", _fit_blocks(uq)),
     ]
@@ -88,7 +76,7 @@ def uq_page(uq: UQDistribution, X: Any = None, y: Any = None) -> Page:
 
 
 def _parameter_sections(uq: UQDistribution, x: Any) -> tuple[list[Section], str]:
-    """Give what is said about the parameters, and the one sentence of it that comes first."""
+    """Return what is said about the parameters, and the one sentence of it that comes first."""
     if uq.conditional and x is None:
         text = "Parameters depend on x, so that their law is one for every x: pass observations, uq_page(uq, X, y)."
         return [Section("UQ distribution", [Text(text, "advice")])], "Parameters depend on x."
@@ -97,28 +85,29 @@ def _parameter_sections(uq: UQDistribution, x: Any) -> tuple[list[Section], str]
     summary = summary_table(by_chain, _COVERAGE, reweighted=uq.reweighted)
     shared = uq.generator.parameter_map.names(random=False)
     varying = [name for name in summary.index if re.split(r"[\[,]", name)[0] not in shared]
-    shown = differing_most(summary.loc[varying], _SHOWN_PARAMETERS)
+    shown = blocks.differing_most(summary.loc[varying], _SHOWN_PARAMETERS)
     note = "" if len(shown) == len(varying) else f"The {len(shown)} that differ most between observations are shown."
     if uq.conditional:
         note = f"Parameters depend on x: their law is shown at {_SHOWN_ROWS} rows of X, which count from 1. {note}"
-    listed = differing_most(summary.loc[varying], MOST_PARAMETERS)
-    pieces = pieces_of(draws[listed], summary)
+    listed = blocks.differing_most(summary.loc[varying], blocks.MOST_PARAMETERS)
+    pieces = blocks.pieces_of(draws[listed], summary)
     parted = [str(name) for name, count in pieces.index.value_counts(sort=False).items() if count > 1]
     lead = (
         f"Values of {', '.join(parted)} lie in separate pieces, which may be subgroups of the observations."
         if parted
         else "No parameter's values lie in separate pieces: nothing points to subgroups of the observations."
     )
+    law = [*blocks.distribution_blocks(draws[shown], note), blocks.summary_block(summary, "observation")]
     sections = [
-        Section("UQ distribution", [*distribution_blocks(draws[shown], note), summary_block(summary, "observation")]),
-        Section("Modes", mode_blocks(pieces, listed)),
-        Section("Heterogeneity and estimation", spread_blocks(summary)),
+        Section("UQ distribution", law),
+        Section("Modes", blocks.mode_blocks(pieces, listed)),
+        Section("Heterogeneity and estimation", blocks.spread_blocks(summary)),
     ]
     return sections, lead
 
 
 def _draws(uq: UQDistribution, x: Any) -> pd.DataFrame:
-    """Give draws of all parameters, a column for each number, and for each of a few rows where they depend on x."""
+    """Draw all parameters, a column for each number, and for each of a few rows where they depend on x."""
     if not uq.conditional:
         return uq.columns(_DRAWS)
     rows = evenly_spaced(len(x), min(len(x), _SHOWN_ROWS)).tolist()
@@ -132,34 +121,29 @@ def _rows(x: Any, rows: list[int]) -> Any:
     return x.iloc[rows] if hasattr(x, "iloc") else x[rows]
 
 
-def _check_blocks(uq: UQDistribution, x: Any, data: Observations | None) -> list[Block]:
+def _predictive_blocks(uq: UQDistribution, x: Any, data: Observations | None) -> list[Block]:
+    """Show how outcomes fall under their predictive, where there are any and they are single numbers."""
     if data is None:
-        text = (
-            "No observations were given, so that nothing here says whether predictions hold: pass them, uq_page(uq, y) "
-            "or uq_page(uq, X, y)."
-        )
-        return [Text(text, "advice")]
+        return [Text(_NO_OBSERVATIONS, "advice")]
     if data.y.dim() > 1:
         return [Text(f"An outcome has shape {tuple(data.y.shape[1:])}; these checks are for single numbers.")]
     if uq.classifies:
-        return [
-            Text("Outcomes are classes; gpsuq.classify.decisions judges the probabilities that predict_mean gives.")
-        ]
-    rows = evenly_spaced(len(data), min(len(data), _CHECKED_ROWS))
+        return [Text(_CLASSES)]
+    rows = evenly_spaced(len(data), min(len(data), _MOST_COMPARED))
     probability = _probability(uq, None if x is None else _rows(x, rows.tolist()), data.y[rows].numpy())
     note = (
         "Observations that were fitted flatter a fit a little: judge by new ones, where there are any."
         if len(rows) == len(data)
         else f"{len(rows):,} of {len(data):,} observations were checked. Those that were fitted flatter a fit a little."
     )
-    return [*calibration_blocks(calibration(probability), "observations", advice=_MISFIT), Text(note)]
+    return [*blocks.calibration_blocks(blocks.calibration(probability), "observations", advice=_MISFIT), Text(note)]
 
 
 def _probability(uq: UQDistribution, x: Any, y: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Give where each outcome falls among draws of its predictive; without covariates, one predictive serves all."""
+    """Return where each outcome falls among draws of its predictive; without covariates, one serves all."""
     draws = uq.predict_draws(x, max(1, _PREDICTED // uq.n_chains))
     pooled = draws.reshape(-1, draws.shape[2])
-    return randomised((pooled < y).mean(0), (pooled <= y).mean(0))
+    return blocks.randomised((pooled < y).mean(0), (pooled <= y).mean(0))
 
 
 def _described(uq: UQDistribution, data: Observations) -> pd.DataFrame:
@@ -170,7 +154,7 @@ def _described(uq: UQDistribution, data: Observations) -> pd.DataFrame:
         names = uq.feature_names or [f"x{number}" for number in range(data.x.shape[-1])]
         columns |= dict(zip(names, data.x.flatten(0, -2).T, strict=True))
     table = pd.DataFrame({name: pd.Series(value.double().numpy()) for name, value in columns.items()})
-    return column_table(table)
+    return blocks.column_table(table)
 
 
 def _fit_blocks(uq: UQDistribution) -> list[Block]:
@@ -184,15 +168,13 @@ def _fit_blocks(uq: UQDistribution) -> list[Block]:
         steps=len(history.fit),
         seed=uq.seed,
     )
-    blocks: list[Block] = [Table(settings, "Settings")]
+    shown: list[Block] = [Table(settings, "Settings")]
     if len(history.fit) > 1:
         held_out = torch.stack(history.held_out)[:, uq.chains].numpy() if history.held_out else None
-        blocks.append(
-            Picture(
-                score_curves(history.score()[:, uq.chains].numpy(), history.evaluated_at, held_out),
-                "Training and held-out score by step",
-                "It should have become flat. Where the kernel is refined half-way, the score jumps: halves have "
-                "different units.",
-            )
+        figure = score_curves(history.score()[:, uq.chains].numpy(), history.evaluated_at, held_out)
+        caption = (
+            "It should have become flat. Where the kernel is refined half-way, the score jumps: halves have different "
+            "units."
         )
-    return blocks
+        shown.append(Picture(figure, "Training and held-out score by step", caption))
+    return shown

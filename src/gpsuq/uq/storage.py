@@ -24,7 +24,7 @@ _SCALES = ("y_center", "y_scale", "x_center", "x_scale")
 
 
 def describe(uq: UQDistribution) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Give what is needed to build the distribution again, with the user's model at hand."""
+    """Return words and numbers from which the distribution can be built again, with the user's model."""
     generator = uq.generator
     spec, scale = generator.body.spec, generator.parameter_map.scale
     config = {
@@ -83,7 +83,7 @@ def restore(
         evaluated_at=list(config["evaluated_at"]),
     )
     x_shape = None if config["x_shape"] is None else tuple(config["x_shape"])
-    result = UQDistribution(
+    return UQDistribution(
         built,
         model,
         config["chains"],
@@ -92,9 +92,8 @@ def restore(
         history=history,
         feature_names=feature_names(config, None if x_shape is None else x_shape[-1]),
         x_shape=x_shape,
+        findings=[Finding(**finding) for finding in config["findings"]],
     )
-    result.findings = [Finding(**finding) for finding in config["findings"]]
-    return result
 
 
 def _built(

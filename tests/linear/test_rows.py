@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpsuq.linear.subgroups import principal_direction, split_points
+from gpsuq.linear.rows import principal_direction, split_points
 
 
 @pytest.mark.parametrize(("centres", "expected"), [((0.0,), 0), ((-1.0, 1.0), 1), ((-3.0, 0.0, 3.0), 2)])

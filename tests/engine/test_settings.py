@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gpsuq.engine.algorithms import Algorithm, Algorithm1
+from gpsuq.engine.settings import Algorithm, Algorithm1
 from gpsuq.errors import GPSError
 
 
