@@ -7,8 +7,6 @@ from contextlib import contextmanager
 class GPSError(ValueError):
     """Something the caller gave cannot be used; the message names it and says what to do.
 
-    Examples
-    --------
     >>> from gpsuq import Gaussian
     >>> Gaussian(-1.0)
     Traceback (most recent call last):
@@ -17,7 +15,7 @@ class GPSError(ValueError):
 
 
 class DivergenceError(GPSError):
-    """Training went to infinity, so that nothing of it can be used.
+    """Training diverged, so that its result cannot be used.
 
     >>> import numpy as np
     >>> from gpsuq import GPSClassifier, Recipe
@@ -46,7 +44,7 @@ class CheckpointError(GPSError):
 
 
 class MissingCodeError(GPSError):
-    """A saved model needs a piece of the user's code, which no saved model holds.
+    """A saved model needs the user's own code, which is never stored with it.
 
     >>> import tempfile
     >>> from torch import nn
@@ -61,8 +59,6 @@ class MissingCodeError(GPSError):
 class GPSWarning(UserWarning):
     """A result exists but needs care; the message says why in plain words.
 
-    Examples
-    --------
     In a pipeline that must not go on with a doubtful result, turn it into an error:
 
     >>> import warnings

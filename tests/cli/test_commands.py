@@ -178,7 +178,7 @@ def test_real_tables_need_their_directory(tmp_path, monkeypatch):
     monkeypatch.delenv("GPSUQ_DATA", raising=False)
     assert "GPSUQ_DATA" in invoke("paper", "tables", "--out", tmp_path).output
     monkeypatch.setenv("GPSUQ_DATA", str(tmp_path / "nowhere"))
-    assert "no directory" in invoke("paper", "tables", "--out", tmp_path / "b").output
+    assert "is not a directory" in invoke("paper", "tables", "--out", tmp_path / "b").output
 
 
 @pytest.mark.data

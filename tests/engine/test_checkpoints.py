@@ -124,6 +124,26 @@ def test_a_block_of_several_fits_goes_on(tmp_path, short, stop_after, rng):
     assert not folder.exists()
 
 
+def test_a_damaged_checkpoint_that_nobody_asked_for_starts_anew(tmp_path, short, stop_after, rng):
+    y, folder = rng.normal(size=100), tmp_path / "kept"
+    model = ObservationModel(Normal, loc=Location(), scale=Scale())
+
+    def block():
+        with resumable(folder):
+            return [GPS(model, algorithm=short).fit(part).draws(10)["loc"] for part in (y[:50], y[50:])]
+
+    whole = block()
+    stop_after(short.n_steps + 15)
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    stop_after(-1)
+    (kept,) = folder.rglob("*.safetensors")
+    kept.write_bytes(kept.read_bytes()[:100])
+    with pytest.warns(GPSWarning, match="damaged.*started anew"):
+        again = block()
+    assert all(np.array_equal(a, b) for a, b in zip(again, whole, strict=True))
+
+
 def test_a_checkpoint_that_cannot_be_written_does_not_end_a_fit(tmp_path, short, monkeypatch, rng):
     def full_disk(*_):
         raise OSError(28, "No space left on device")

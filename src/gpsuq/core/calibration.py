@@ -150,7 +150,7 @@ class Calibration:
 def fit_calibration(
     X: Array, scores: Array, weight: Array | None = None, *, varies: bool = True, seed: int = 0
 ) -> Calibration:
-    """Learn the map from normal scores (n,) of rows X (n, p) that the predictive was not fitted to.
+    """Fit the map from normal scores (n,) of rows X (n, p) that the predictive was not fitted to.
 
     Without ``varies`` their scale is the same for all x.
 

@@ -97,7 +97,6 @@ class MMD(Distance):
             raise GPSError(f"n_pairs must be at least 1 (or None for all), got {self.n_pairs}")
 
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
-        """Return both terms of the kernel score of each observation."""
         return kernel_score(
             as_kernel(self.kernel), predictive, batch.y, mask=batch.mask, n_outcomes=n_outcomes, n_pairs=self.n_pairs
         )

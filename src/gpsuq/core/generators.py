@@ -295,7 +295,7 @@ class Generator(nn.Module):
 
 
 def as_generator_spec(generator: GeneratorSpec | nn.Module | None) -> GeneratorSpec:
-    """Read what a user passed as generator: nothing (the default perceptron), a declaration, or a module."""
+    """Return the declaration of a generator: the default perceptron for None, itself, or one made of a module."""
     if generator is None:
         return MLP()
     if isinstance(generator, GeneratorSpec):

@@ -99,7 +99,7 @@ def _validation(validate: bool) -> Iterator[None]:
 
 
 def _with_batch_shape(distribution: Distribution, parameter: Tensor) -> Distribution:
-    """Read dimensions behind (chain, observation, draw) as event dimensions and expand chains and draws."""
+    """Return the distribution with chains and draws expanded and all further dimensions as event dimensions."""
     n_chains, n_draws = parameter.shape[0], parameter.shape[DRAW_DIM]
     batch = distribution.batch_shape
     if len(batch) > BATCH_DIMS:

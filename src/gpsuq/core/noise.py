@@ -50,7 +50,7 @@ class NoisyLinear(nn.Linear):
         self.train(layer.training)
 
     def reset_parameters(self) -> None:
-        """Start anew, as a plain layer of p + q inputs would."""
+        """Initialise all weights as a plain layer of p + q inputs would."""
         bound = 1.0 / math.sqrt(self.in_features + self.noise_dim)
         for parameter in self.parameters(recurse=False):
             nn.init.uniform_(parameter, -bound, bound)
@@ -262,7 +262,7 @@ class NoisyNetwork(nn.Module):
         self.train(self.training)
 
     def match_noise(self, *inputs: Any) -> None:
-        """Let noise enter as r p further features would that are like the layer's own p: of their size and weights.
+        """Scale noise and its weights like the layer's own features, so that it enters as r p more of them would.
 
         Noise gets the standard deviation of the features over the ``inputs``, some hundred observations, and its
         weights the size of theirs. Noise weights then learn as fast as those, whatever the scale of the features; with

@@ -100,7 +100,7 @@ class Observations:
 def observations(
     x: Any, y: Any, *, mask: Any = None, weight: Any = None, dtype: torch.dtype = torch.float32
 ) -> Observations:
-    """Check and convert what a user gave: arrays, tensors, DataFrames, or lists of arrays for ragged groups."""
+    """Return checked observations from arrays, tensors, DataFrames, or lists of arrays for ragged groups."""
     if _is_ragged(y):
         if mask is not None:
             raise GPSError("give either groups of different lengths or a padded array with a mask, not both")

@@ -19,6 +19,10 @@ def data_directory() -> Path:
     >>> with patch.dict(os.environ, GPSUQ_DATA="."):  # in a shell: export GPSUQ_DATA=.
     ...     print(data_directory())
     .
+    >>> with patch.dict(os.environ, GPSUQ_DATA=""):
+    ...     data_directory()
+    Traceback (most recent call last):
+    gpsuq.errors.GPSError: this needs real data: set the environment variable GPSUQ_DATA to their directory
     """
     name = os.environ.get("GPSUQ_DATA")
     if not name:

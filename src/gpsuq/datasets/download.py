@@ -45,6 +45,8 @@ class AbsentError(GPSError):
     ...         images = load_images("mnist")
     ...     except AbsentError:
     ...         images = load_images("digits")  # which come with scikit-learn
+    >>> images.bytes.shape[1:]
+    (1, 8, 8)
     """
 
 

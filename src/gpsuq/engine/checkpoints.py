@@ -29,8 +29,13 @@ UNFINISHED = ".unfinished"
 class Resumable(Protocol):
     """What can be kept: a training with an identity and a state."""
 
+    step: int
     finished: bool
     keep_every: int
+
+    @property
+    def n_steps(self) -> int:
+        """Steps at most."""
 
     def identity(self) -> str:
         """Return a digest of everything that decides where it ends."""
@@ -109,13 +114,7 @@ def keeping(task: Resumable, directory: Path | None, *, writes: bool) -> Iterato
     place = block.place(identity) if directory is None and block is not None else directory
     assert place is not None
     if (place / FILE).is_file():
-        tensors, meta = read_state(place / FILE)
-        if meta.get("fingerprint") != identity:
-            raise CheckpointError(
-                f"{place / FILE} belongs to a training of another model, of other first weights, or with other data, "
-                "settings or seed; delete it, or choose another directory"
-            )
-        task.restore(tensors, meta)
+        _go_on(task, place, identity, asked=directory is not None)
         if block is not None:
             block.read = True
     blocks = 0
@@ -133,8 +132,26 @@ def keeping(task: Resumable, directory: Path | None, *, writes: bool) -> Iterato
         if not (place / FILE).is_file():
             raise
         raise KeyboardInterrupt(
-            f"interrupted; the same call with checkpoint={str(place)!r} goes on from there"
+            f"interrupted at step {task.step} of {task.n_steps}; the same call with checkpoint={str(place)!r} goes on "
+            "from there"
         ) from None
+
+
+def _go_on(task: Resumable, place: Path, identity: str, *, asked: bool) -> None:
+    """Restore a task from its checkpoint; a damaged one that nobody ``asked`` for costs a warning."""
+    try:
+        tensors, meta = read_state(place / FILE)
+    except CheckpointError as error:
+        if asked:
+            raise
+        warnings.warn(f"{error}: training started anew", GPSWarning, stacklevel=4)
+        return
+    if meta.get("fingerprint") != identity:
+        raise CheckpointError(
+            f"{place / FILE} belongs to a training of another model, of other first weights, or with other data, "
+            "settings or seed; delete it, or choose another directory"
+        )
+    task.restore(tensors, meta)
 
 
 def _write(place: Path, task: Resumable, identity: str) -> None:

@@ -29,9 +29,12 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Directory for the model, intensity.csv and figures.")],
     x: Annotated[str, typer.Option("--x", help="Column of x coordinates.")] = "x",
     y: Annotated[str, typer.Option("--y", help="Column of y coordinates.")] = "y",
-    replicate: Annotated[str | None, typer.Option("--replicate", help="Column that names replicates.")] = None,
+    replicate: Annotated[
+        str | None, typer.Option("--replicate", help="Column that names replicates of the pattern.")
+    ] = None,
     covariate: Annotated[
-        list[Path] | None, typer.Option("--covariate", help="CSV grid with a JSON of its axes; may be repeated.")
+        list[Path] | None,
+        typer.Option("--covariate", help="CSV grid with a JSON of its axes beside it; may be repeated."),
     ] = None,
     drop_missing: DropMissingOption = False,
     drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
