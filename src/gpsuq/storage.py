@@ -224,10 +224,10 @@ def load(path: str | Path, **code: Any) -> Any:
             problem = f"has format {version}, and {reader} reads {FORMAT}"
         other = f"gpsuq {writer}, which wrote it" if isinstance(writer, str) else "the gpsuq that wrote it"
         raise GPSError(f"{directory} {problem}: install {other}, or fit again with this one")
+    restore = part_of(kind, "storage").restore  # a missing extra is no damage
     try:
         tensors = tensors_from_bytes((directory / _MODEL).read_bytes())
         check_tensors(tensors, own=bool(code))
-        restore = part_of(kind, "storage").restore
         wanted = inspect.signature(restore).parameters
         model = restore(config, tensors, **{name: value for name, value in code.items() if name in wanted})
     except MissingCodeError:

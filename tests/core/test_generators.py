@@ -98,22 +98,6 @@ def _linear_generator(n_chains=3, spec=None, **options):
     return Generator(body, parameter_map, n_chains)
 
 
-def test_a_shift_moves_a_parameter_in_every_draw_and_no_other():
-    generator = _linear_generator(pivot=True)
-    noise = torch.randn(3, 1, 5, 2)
-    before = {name: value.detach().clone() for name, value in generator(noise).items()}
-    slope, intercept = torch.tensor([[1.0, 2.0], [0.0, 0.0], [-1.0, 5.0]]), torch.tensor([3.0, 0.0, -1.0])
-    generator.shift("slope", slope)
-    generator.shift("intercept", intercept)
-    after = generator(noise)
-    assert torch.allclose(after["slope"] - before["slope"], slope[:, None, None].expand(3, 1, 5, 2), atol=1e-5)
-    assert torch.allclose(after["intercept"] - before["intercept"], intercept[:, None, None].expand(3, 1, 5), atol=1e-5)
-    assert torch.equal(after["sigma"], before["sigma"])
-    assert torch.equal(after["pivot"], before["pivot"])
-    with pytest.raises(GPSError, match="without bounds"):
-        generator.shift("sigma", torch.ones(3))
-
-
 def test_selected_chains_generate_what_they_did():
     module = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3))
     for spec in (MLP(hidden=(8,)), FromModule(module, 2)):

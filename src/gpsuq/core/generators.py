@@ -13,11 +13,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import constraints
 
 from gpsuq.core.parameters import DataScale, ParameterMap
 from gpsuq.core.seeds import random_block, seeded
@@ -43,10 +41,6 @@ class ChainBody(nn.Module, ABC):
     @abstractmethod
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
         """Map noise (and x, where the generator is conditional) to raw numbers."""
-
-    def shift(self, columns: slice, by: Tensor) -> None:
-        """Add ``by`` (chain, columns) to raw numbers, whatever the noise."""
-        raise GPSError(f"a generator of type {type(self).__name__} has no bias that could be shifted")
 
     @abstractmethod
     def select(self, chains: Sequence[int]) -> None:
@@ -155,11 +149,6 @@ class _ChainMLP(ChainBody):
         for layer in self.layers[1:]:
             hidden = layer(self.activation(hidden))
         return hidden.reshape(n_chains, n_rows, n_draws, -1)
-
-    def shift(self, columns: slice, by: Tensor) -> None:
-        last = cast(ChainLinear, self.layers[-1])
-        with torch.no_grad():
-            last.bias[:, 0, columns] += by
 
     def select(self, chains: Sequence[int]) -> None:
         for parameter in self.parameters():
@@ -273,19 +262,6 @@ class Generator(nn.Module):
         result.shared.data = result.shared.data[list(chains)].clone()
         result.n_chains = len(chains)
         return result
-
-    def shift(self, name: str, by: Tensor) -> None:
-        """Add ``by`` (chain, *shape), in the user's units, to a parameter in every draw."""
-        declared = self.parameter_map.declared[name]
-        if type(declared.support) is not type(constraints.real):  # copies are equal in type only
-            raise GPSError(f"only a parameter without bounds can be shifted, {name!r} has {declared.support}")
-        columns = self.parameter_map.columns(name)
-        raw = (by / getattr(self.parameter_map, f"{name}_factor")).reshape(self.n_chains, -1)
-        if declared.random:
-            self.body.shift(columns, raw)
-            return
-        with torch.no_grad():
-            self.shared[:, 0, 0, columns] += raw / _SHARED_GAIN
 
     def chain_views(self) -> Iterator[tuple[str, nn.Parameter, int | None]]:
         """Yield each parameter with its name and the chain that owns it, as :meth:`ChainBody.chain_of` has it."""

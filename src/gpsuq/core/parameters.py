@@ -163,12 +163,6 @@ class ParameterMap(nn.Module):
         """Return how many raw numbers those parameters take."""
         return sum(math.prod(self.shapes[name]) for name in self.names(random=random))
 
-    def columns(self, name: str) -> slice:
-        """Return the places of this parameter's raw numbers."""
-        names = self.names(random=self.declared[name].random)
-        start = sum(math.prod(self.shapes[other]) for other in names[: names.index(name)])
-        return slice(start, start + math.prod(self.shapes[name]))
-
     def forward(self, raw: Tensor, *, random: bool) -> dict[str, Tensor]:
         """Split the last dimension of ``raw`` into named parameters in the user's units."""
         names = self.names(random=random)
