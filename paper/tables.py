@@ -168,13 +168,21 @@ def _lines(axis: Axes, model: GPSLinearRegression, table: pd.DataFrame, known: R
 
 
 def _law_of_slope(axis: Axes, model: GPSLinearRegression, known: RealTable) -> None:
-    slopes = model.draws_["slope"][..., 0].ravel()
-    low, high = np.quantile(slopes, [0.01, 0.99])
-    margin = 0.15 * (high - low)
-    axis.hist(slopes, bins=np.linspace(low - margin, high + margin, 60).tolist(), density=True, color=COLORS["light"])
+    """Draw the law of slopes that differ, or how well the one slope of all rows is known."""
+    labels = {"xlabel": f"slope of {known.labels[1]} on {known.labels[0]}"}
+    if model.heterogeneous_:
+        slopes = model.draws_["slope"][..., 0].ravel()
+        low, high = np.quantile(slopes, [0.01, 0.99])
+        margin = 0.15 * (high - low)
+        bins = np.linspace(low - margin, high + margin, 60).tolist()
+        axis.hist(slopes, bins=bins, density=True, color=COLORS["light"])
+        axis.set(**labels, ylabel="density", title="Law of the slope")
+    else:
+        row = model.summary().loc[known.x]
+        axis.axvspan(row["mean_lower"], row["mean_upper"], color=COLORS["light"], alpha=0.5, label="95% interval")
+        axis.set(**labels, yticks=[], title="One slope for all rows")
     for number, (name, value) in enumerate((k, v) for k, v in known.reference.items() if "slope" in k):
         style = ("--", ":")[number % 2]
         axis.axvline(value, color=COLORS["truth"], linestyle=style, linewidth=1.2, label=f"published: {name} {value:g}")
     axis.axvline(model.coef_[0], color=COLORS["gps"], linewidth=1.5, label=f"mean {model.coef_[0]:.3g}")
-    axis.set(xlabel=f"slope of {known.labels[1]} on {known.labels[0]}", ylabel="density", title="Law of the slope")
     axis.legend(fontsize=8)
