@@ -178,8 +178,8 @@ def _law_of_slope(axis: Axes, model: GPSLinearRegression, known: RealTable) -> N
         axis.hist(slopes, bins=bins, density=True, color=COLORS["light"])
         axis.set(**labels, ylabel="density", title="Law of the slope")
     else:
-        row = model.summary().loc[known.x]
-        axis.axvspan(row["mean_lower"], row["mean_upper"], color=COLORS["light"], alpha=0.5, label="95% interval")
+        lower, upper = model.summary().loc[[known.x], ["mean_lower", "mean_upper"]].to_numpy()[0]
+        axis.axvspan(lower, upper, color=COLORS["light"], alpha=0.5, label="95% interval")
         axis.set(**labels, yticks=[], title="One slope for all rows")
     for number, (name, value) in enumerate((k, v) for k, v in known.reference.items() if "slope" in k):
         style = ("--", ":")[number % 2]
