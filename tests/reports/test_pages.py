@@ -390,13 +390,8 @@ def test_a_classifier_without_labels_or_images_is_reported(rng):
     X = rng.normal(size=(60, 3))
     model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
     page = classifier_page(model, X)
-    assert [section.title for section in page.sections] == [
-        "Gallery",
-        "Verdicts",
-        "Data",
-        "What was fitted",
-        "How to read this",
-    ]
+    titles = [section.title for section in page.sections]
+    assert titles == ["Gallery", "Verdicts", "Data", "What was fitted", "How to read this"]
     assert is_alone(render(page))
     assert blocks_of(page, "Data")[0].frame.loc["labels", "value"] == "not given"
     assert "still falling" in blocks_of(page, "What was fitted")[-1].text

@@ -146,12 +146,8 @@ class GPSClassifier(NetworkClassifier):
         progress: bool = False,
     ) -> None:
         super().__init__(network, recipe=recipe, fabric=fabric, random_state=random_state, progress=progress)
-        self.layer = layer
-        self.ratio = ratio
-        self.spread_weight = spread_weight
-        self.off_data_spread = off_data_spread
-        self.off_data_patch = off_data_patch
-        self.features = features
+        self.layer, self.ratio, self.features = layer, ratio, features
+        self.spread_weight, self.off_data_spread, self.off_data_patch = spread_weight, off_data_spread, off_data_patch
 
     @whole_or_not_at_all
     def fit(

@@ -88,11 +88,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         random_state: Any = 0,
         progress: bool = False,
     ) -> None:
-        self.network = network
-        self.recipe = recipe
-        self.fabric = fabric
-        self.random_state = random_state
-        self.progress = progress
+        self.network, self.recipe, self.fabric = network, recipe, fabric
+        self.random_state, self.progress = random_state, progress
 
     @abstractmethod
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:

@@ -122,9 +122,7 @@ def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution])
     >>> import torch
     >>> from torch.distributions import Normal
     >>> from gpsuq.core.kernels import Kernel
-    >>> class Cosine(Kernel):
-    ...     def __call__(self, a, b, event_dims=0, mask=None):
-    ...         return torch.cos(a - b)
+    >>> Cosine = type("Cosine", (Kernel,), {"__call__": lambda self, a, b, event_dims=0, mask=None: torch.cos(a - b)})
     >>> @register_kernel_mean(Cosine, Normal)
     ... def cosine_mean(kernel, y, p):
     ...     return torch.cos(y - p["loc"]) * torch.exp(-0.5 * p["scale"].square())

@@ -110,10 +110,10 @@ def real_covariates(name: str, covariates: tuple[str, ...]) -> list[CovariateGri
     >>> from unittest.mock import patch
     >>> from gpsuq.datasets import real_covariates
     >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, GPSUQ_DATA=folder):
-    ...     points = Path(folder, "points")
-    ...     points.mkdir()
-    ...     _ = (points / "trees.elevation.grid.csv").write_text("0,10,20\n30,40,50\n")
-    ...     _ = (points / "trees.elevation.grid.json").write_text('{"xcol": [0, 1, 2], "yrow": [0, 1]}')
+    ...     grid = Path(folder, "points", "trees.elevation.grid.csv")
+    ...     grid.parent.mkdir()
+    ...     _ = grid.write_text("0,10,20\n30,40,50\n")
+    ...     _ = grid.with_suffix(".json").write_text('{"xcol": [0, 1, 2], "yrow": [0, 1]}')
     ...     real_covariates("trees", ("elevation",))[0].name
     'elevation'
     """

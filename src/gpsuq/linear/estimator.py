@@ -166,16 +166,9 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = 0,
         progress: bool = False,
     ) -> None:
-        self.fit_intercept = fit_intercept
-        self.random_intercept = random_intercept
-        self.spread_weight = spread_weight
-        self.n_chains = n_chains
-        self.n_steps = n_steps
-        self.n_draws = n_draws
-        self.batch_size = batch_size
-        self.generator = generator
-        self.random_state = random_state
-        self.progress = progress
+        self.fit_intercept, self.random_intercept, self.spread_weight = fit_intercept, random_intercept, spread_weight
+        self.n_chains, self.n_steps, self.n_draws, self.batch_size = n_chains, n_steps, n_draws, batch_size
+        self.generator, self.random_state, self.progress = generator, random_state, progress
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 

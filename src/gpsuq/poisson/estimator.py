@@ -157,18 +157,10 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         random_state: Any = 0,
         progress: bool = False,
     ) -> None:
-        self.n_cells = n_cells
-        self.frequency = frequency
-        self.n_chains = n_chains
-        self.n_steps = n_steps
-        self.n_draws = n_draws
-        self.batch_size = batch_size
-        self.waves = waves
-        self.hidden = hidden
-        self.noise_dim = noise_dim
-        self.outside = outside
-        self.random_state = random_state
-        self.progress = progress
+        self.n_cells, self.frequency, self.outside = n_cells, frequency, outside
+        self.n_chains, self.n_steps, self.n_draws, self.batch_size = n_chains, n_steps, n_draws, batch_size
+        self.waves, self.hidden, self.noise_dim = waves, hidden, noise_dim
+        self.random_state, self.progress = random_state, progress
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
