@@ -1,6 +1,7 @@
 """GPSLinearRegression: scikit-learn's checks, statistics, rows, groups, weights, units, bad input."""
 
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -525,3 +526,11 @@ def test_many_rows_are_used_though_laws_see_some(rng):
     least = np.linalg.lstsq(np.column_stack([X, np.ones(60_000)]), y, rcond=None)[0]
     assert np.abs(model.coef_ - least[:2]).max() < 0.5 / np.sqrt(60_000)
     assert model.summary()["estimation_sd"].iloc[:2].to_numpy() == pytest.approx(1 / np.sqrt(60_000), rel=0.5)
+
+
+def test_an_export_without_arviz_says_what_to_install(rng, monkeypatch):
+    X = rng.normal(size=(30, 1))
+    model = GPSLinearRegression().fit(X, X[:, 0] + rng.normal(size=30))
+    monkeypatch.setitem(sys.modules, "arviz_base", None)
+    with pytest.raises(GPSError, match=r"gpsuq\[arviz\]"):
+        model.to_datatree()

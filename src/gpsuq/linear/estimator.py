@@ -27,7 +27,7 @@ from gpsuq.core.seeds import quasi_normal, random_block, seed_from
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import whole_or_not_at_all
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, GPSWarning, needs
 from gpsuq.linear import rows
 from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
@@ -318,9 +318,9 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def to_datatree(self) -> DataTree:
         """Export the draws for ArviZ: group ``uq``, dimensions chain, draw and coef."""
-        from arviz_base import from_dict
-
         check_is_fitted(self)
+        with needs("arviz", "an export for ArviZ"):
+            from arviz_base import from_dict
         tree: DataTree = from_dict({"uq": self.draws_}, dims={"slope": ["coef"]}, coords={"coef": self._names()})
         return tree
 
