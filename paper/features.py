@@ -25,7 +25,8 @@ from gpsuq.classify.off_data import PatchSizes, patch_sizes, unlike_the_data
 from gpsuq.core.seeds import seeded
 from gpsuq.datasets.images import Images
 from gpsuq.errors import CheckpointError, GPSError
-from gpsuq.files import read_state_of, write_state
+from gpsuq.files import write_state
+from paper.rows import read_state_of
 
 _BATCH = 500
 

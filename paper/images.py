@@ -50,7 +50,7 @@ from gpsuq.core.seeds import derive_seed
 from gpsuq.datasets.images import Images
 from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
-from gpsuq.files import read_state_of, write_state
+from gpsuq.files import write_state
 from gpsuq.plots.style import save_figure
 from gpsuq.reports.page import Section, write_page
 from gpsuq.reports.saved import REPORT_FILE
@@ -71,7 +71,7 @@ from paper.image_tables import (
 )
 from paper.page import experiment_page
 from paper.record import Asked
-from paper.rows import begin
+from paper.rows import begin, read_state_of
 
 ON_DATA, ALERT, JOINT = "-on-data", "-alert", "-joint"
 """Suffixes of methods: GPS trained by the paper's loss, the score of the data alone; GPS with noise at every layer of

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from torch import Tensor
 
-from gpsuq.errors import GPSError
-from gpsuq.files import write_atomically
+from gpsuq.errors import CheckpointError, GPSError
+from gpsuq.files import read_state, write_atomically
 from paper.image_tables import METHODS
 from paper.page import METRICS_FILE, ROWS_FILE
 
@@ -64,3 +65,12 @@ class Rows:
 
         rows: list[dict[str, Any]] = sorted(self.rows, key=place)
         return pd.DataFrame(rows)
+
+
+def read_state_of(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Read a state that was written with this ``key``; None where there is none, or another or damaged one."""
+    try:
+        tensors, meta = read_state(path)
+    except CheckpointError:
+        return None
+    return (tensors, meta) if meta.get("key") == key else None

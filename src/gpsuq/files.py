@@ -58,15 +58,6 @@ def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
-def read_state_of(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Read a state that was written with this ``key``; None where there is none, or another or damaged one."""
-    try:
-        tensors, meta = read_state(path)
-    except CheckpointError:
-        return None
-    return (tensors, meta) if meta.get("key") == key else None
-
-
 def write_atomically(path: Path, content: bytes) -> Path:
     """Write a file under a temporary name beside it and move it into place, so that it is whole or absent."""
     temporary = beside(path)

@@ -136,12 +136,9 @@ def test_the_order_names_every_command():
     assert sorted(COMMANDS) == sorted(typer.main.get_command(app).commands)
 
 
-def test_the_page_of_commands_has_an_example_of_each():
-    for command, program in (("$ gpsuq ", app), ("$ python -m paper ", experiments)):
-        check_examples(command, leaves(typer.main.get_command(program)))
-
-
-def check_examples(command, known):
+@pytest.mark.parametrize(("command", "program"), [("$ gpsuq ", app), ("$ python -m paper ", experiments)])
+def test_the_page_of_commands_has_an_example_of_each(command, program):
+    known = leaves(typer.main.get_command(program))
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith(command)]
     examples = [line.removeprefix(command).split() for line in lines]
     found = set()

@@ -13,38 +13,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from gpsuq.engine.task import Task
 from gpsuq.errors import CheckpointError, GPSWarning
 from gpsuq.files import read_state, write_state
 
 FILE = "training.safetensors"
 UNFINISHED = ".unfinished"
 """Name, or end of the name, of the directory that holds what a command had done when it was interrupted."""
-
-
-class Resumable(Protocol):
-    """What can be kept: a training with an identity and a state."""
-
-    step: int
-    finished: bool
-    keep_every: int
-
-    @property
-    def n_steps(self) -> int:
-        """Steps at most."""
-
-    def identity(self) -> str:
-        """Return a digest of everything that decides where it ends."""
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what a checkpoint must hold."""
-
-    def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        """Go to where a checkpoint was written."""
 
 
 @dataclass
@@ -100,7 +80,7 @@ def was_resumed() -> bool:
 
 
 @contextmanager
-def keeping(task: Resumable, directory: Path | None, *, writes: bool) -> Iterator[Callable[[], None]]:
+def keeping(task: Task, directory: Path | None, *, writes: bool) -> Iterator[Callable[[], None]]:
     """Bring a task to where its checkpoint was written, if there is one; yield a function to call after every block.
 
     Without a ``directory`` that of the :func:`resumable` block around serves, if any. Where this process ``writes``,
@@ -113,10 +93,9 @@ def keeping(task: Resumable, directory: Path | None, *, writes: bool) -> Iterato
     identity = task.identity()
     place = block.place(identity) if directory is None and block is not None else directory
     assert place is not None
-    if (place / FILE).is_file():
-        _go_on(task, place, identity, asked=directory is not None)
-        if block is not None:
-            block.read = True
+    went_on = (place / FILE).is_file() and _went_on(task, place, identity, asked=directory is not None)
+    if block is not None:
+        block.read = block.read or went_on
     blocks = 0
 
     def keep() -> None:
@@ -137,24 +116,28 @@ def keeping(task: Resumable, directory: Path | None, *, writes: bool) -> Iterato
         ) from None
 
 
-def _go_on(task: Resumable, place: Path, identity: str, *, asked: bool) -> None:
-    """Restore a task from its checkpoint; a damaged one that nobody ``asked`` for costs a warning."""
+def _went_on(task: Task, place: Path, identity: str, *, asked: bool) -> bool:
+    """Restore a task from its checkpoint, and return whether that was done: a damaged one costs a warning.
+
+    One that was ``asked`` for is an error.
+    """
     try:
         tensors, meta = read_state(place / FILE)
     except CheckpointError as error:
         if asked:
             raise
         warnings.warn(f"{error}: training started anew", GPSWarning, stacklevel=4)
-        return
+        return False
     if meta.get("fingerprint") != identity:
         raise CheckpointError(
             f"{place / FILE} belongs to a training of another model, of other first weights, or with other data, "
             "settings or seed; delete it, or choose another directory"
         )
     task.restore(tensors, meta)
+    return True
 
 
-def _write(place: Path, task: Resumable, identity: str) -> None:
+def _write(place: Path, task: Task, identity: str) -> None:
     tensors, meta = task.state()
     try:
         place.mkdir(parents=True, exist_ok=True)

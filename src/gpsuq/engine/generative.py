@@ -31,9 +31,9 @@ from gpsuq.core.seeds import seeded
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
-from gpsuq.engine.loop import Task
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
+from gpsuq.engine.task import Task
 from gpsuq.errors import DivergenceError, GPSError, GPSWarning
 from gpsuq.files import under
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
-from gpsuq.engine.loop import Task
 from gpsuq.engine.settings import Recipe
 from gpsuq.engine.sources import Batches
+from gpsuq.engine.task import Task
 from gpsuq.errors import DivergenceError, GPSError
 from gpsuq.files import under
 
