@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,34 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # paper/ is not installed
 
+from gpsuq.errors import GPSError
 from paper.record import environment
+
+
+class Hang(BaseException):
+    """A call took longer than it may."""
+
+
+def outcome_of(call: Callable[[], object], seconds: float) -> str:
+    """Return what became of a call: "done", "refused" (an error of gpsuq's own), or what else it ended in and where."""
+
+    def stop(*_: Any) -> None:
+        raise Hang("it took too long")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        call()
+        return "done"
+    except GPSError:
+        return "refused"
+    except BaseException as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/gpsuq/" in frame.filename]
+        place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        return f"{type(error).__name__}{place}: {str(error)[:80]}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def interleaved(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from joblib import parallel_config
 from rich.console import Console
 
 from gpsuq.speaking import (
@@ -74,7 +75,7 @@ def _run(
         seeds = range(seed, seed + (replicates or 1))
         given = {option: value for option, value in options.items() if option not in idle}
         asked = Asked(name, out, seeds, given, steps, force, watched())
-        with going_on(out, force=force), resumable(out / UNFINISHED):
+        with asked.alone(), going_on(out, force=force), resumable(out / UNFINISHED):
             asked.prepare()
             files = run(asked)
         files.append(write_page(experiment_page(out), out / REPORT_FILE))
@@ -87,7 +88,7 @@ def _tell(console: Console, files: list[Path], *, as_json: bool) -> None:
     if as_json:
         from paper.page import METRICS_FILE
 
-        record = json.loads(next(file for file in files if file.name == METRICS_FILE).read_text())
+        record = json.loads(next(file for file in files if file.name == METRICS_FILE).read_text(encoding="utf-8"))
         numbers = {name: record[name] for name in ("command", "seconds", "results")}
     tell(console, files, as_json=as_json, **numbers)
 
@@ -283,7 +284,7 @@ def _run_networks(
         }
         run = importlib.import_module(f"paper.{name}").run
         asked = Asked(name, out, numbers, options, force=force, progress=watched())
-        with going_on(out, force=force):
+        with asked.alone(), going_on(out, force=force):
             files = run(asked, *(() if chosen is None else (table, chosen)), epochs, **own)
     _tell(console, files, as_json=as_json)
 
@@ -312,4 +313,5 @@ def report(
 
 
 if __name__ == "__main__":
-    app()
+    with parallel_config(n_jobs=-1):  # who calls ``app`` from Python has a say of their own
+        app()

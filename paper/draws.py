@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from gpsuq.cli.demonstration import fit_scissors
@@ -32,6 +33,7 @@ DRAWS = (2, 5, 10, 50)
 OUTCOMES: tuple[int | None, ...] = (1, 5, 25, None)
 
 _REPEATS = 60
+_DRAWN = 4000
 
 
 def label(n_outcomes: int | None) -> str:
@@ -62,6 +64,15 @@ def gradient_noise(uq: UQDistribution, data: Any, n_draws: int, n_outcomes: int 
     return float(variance), float(np.median(seconds))
 
 
+def one_fit(
+    n_draws: int, n_outcomes: int | None, seed: int, n_steps: int, *, progress: bool = False
+) -> dict[str, float]:
+    """Fit scissors with so many draws and outcomes, and measure the slopes."""
+    algorithm = Algorithm(n_steps=n_steps, n_draws=n_draws, n_outcomes=n_outcomes)
+    uq = fit_scissors(scissors(seed=seed), seed, algorithm=algorithm, progress=progress)
+    return slope_metrics(uq.draws(_DRAWN)["slope"])
+
+
 def run(asked: Asked) -> list[Path]:
     """Measure gradient variance, time per step and final distance to the truth for every M and J."""
     base = asked.algorithm
@@ -77,31 +88,21 @@ def run(asked: Asked) -> list[Path]:
         for cell in cells:
             noise[cell] = gradient_noise(reference, reference_data, *cell)
             advance(len(noise))
-    fits: dict[tuple[int, int | None], list[dict[str, float]]] = {cell: [] for cell in cells}
+    tasks = [(*cell, seed, base.n_steps) for seed in asked.seeds for cell in cells]
+    fits = asked.replicate(one_fit, tasks)
+    rows = [_row(cell, *noise[cell], fits[number :: len(cells)]) for number, cell in enumerate(cells)]
     settings = {"seeds": list(asked.seeds), "algorithm": base}
-    paths: list[Path] = []
-    todo = list(itertools.product(asked.seeds, cells))
-    with counting_bar(asked.progress, "fits", len(todo)) as advance:
-        for done, (seed, (n_draws, n_outcomes)) in enumerate(todo, start=1):
-            algorithm = replace(base, n_draws=n_draws, n_outcomes=n_outcomes)
-            uq = fit_scissors(scissors(seed=seed), seed, algorithm=algorithm)
-            fits[n_draws, n_outcomes].append(slope_metrics(uq.draws(4000)["slope"]))
-            rows = [_row(cell, *noise[cell], fits[cell]) for cell in cells if fits[cell]]
-            # After every fit, so that an interrupted study keeps what it has.
-            paths = [asked.write(settings, {"table": rows})]
-            advance(done)
-    return [*paths, save_figure(_figure(rows), asked.out / "draws.png")]
+    return [asked.write(settings, {"table": rows}), save_figure(_figure(rows), asked.out / "draws.png")]
 
 
-def _row(cell: tuple[int, int | None], variance: float, seconds: float, fits: list[dict[str, float]]) -> dict[str, Any]:
+def _row(cell: tuple[int, int | None], variance: float, seconds: float, fits: pd.DataFrame) -> dict[str, Any]:
     return {
         "M": cell[0],
         "J": label(cell[1]),
         "gradient_variance": variance,
         "step_ms": round(1e3 * seconds, 2),
         "seeds_done": len(fits),
-        "wasserstein1": mean_and_sd([metrics["wasserstein1"] for metrics in fits]),
-        "near_truth": mean_and_sd([metrics["near_truth"] for metrics in fits]),
+        **{name: mean_and_sd(fits[name].tolist()) for name in ("wasserstein1", "near_truth")},
     }
 
 

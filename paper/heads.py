@@ -261,7 +261,7 @@ def run(asked: Asked, epochs: int | None, *, network: str) -> list[Path]:
                 rows.append(row | {"seconds": round(time.perf_counter() - begun, 1)})
     tables = by_factor(rows.frame(), default)
     text = out / "table_heads.md"
-    text.write_text(markdown(tables))
+    text.write_text(markdown(tables), encoding="utf-8")
     results = {factor: table.round(4).to_dict(orient="index") for factor, table in tables.items()}
     chosen = {
         "trunk": study.recipe,

@@ -377,7 +377,7 @@ def run(study: Study, asked: Asked, table: int, methods: Sequence[str]) -> list[
                 rows.append(one_row(study, table, method, seed, out, progress=asked.progress))
     frame = rows.frame()
     text = out / f"table{table}.md"
-    text.write_text(paper_table(frame, study.paper.get(table, {}), table))
+    text.write_text(paper_table(frame, study.paper.get(table, {}), table), encoding="utf-8")
     files = [asked.write(settings, {"by_method": summarise(frame)}), text]
     tables = {
         "quality": quality_table(frame),
@@ -385,10 +385,10 @@ def run(study: Study, asked: Asked, table: int, methods: Sequence[str]) -> list[
     }
     for name, written in tables.items():
         files.append(out / f"table{table}_{name}.md")
-        files[-1].write_text(written)
+        files[-1].write_text(written, encoding="utf-8")
     if table == 2 and study.coverage is not None:
         files.append(out / "table2_calibrated.md")
-        files[-1].write_text(calibrated_table(frame))
+        files[-1].write_text(calibrated_table(frame), encoding="utf-8")
     return files + figures(study, table, frame, out, progress=asked.progress)
 
 

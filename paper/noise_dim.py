@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpsuq.cli.demonstration import fit_scissors
 from gpsuq.core.generators import MLP
 from gpsuq.datasets import scissors
-from gpsuq.engine.progress import counting_bar
+from gpsuq.engine.settings import Algorithm
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from paper.record import Asked, mean_and_sd
 from paper.scissors import slope_metrics
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 DIMENSIONS = (1, 2, 4, 16, 64)
 
 
+def one_fit(q: int, seed: int, n_steps: int, *, progress: bool = False) -> dict[str, float]:
+    """Fit scissors with a noise dimension and measure the slopes, everything else at its default."""
+    generator, algorithm = MLP(noise_dim=q), Algorithm(n_steps=n_steps)
+    uq = fit_scissors(scissors(seed=seed), seed, generator=generator, algorithm=algorithm, progress=progress)
+    return {"q": q} | slope_metrics(uq.draws(4000)["slope"])
+
+
 def run(asked: Asked) -> list[Path]:
-    """Fit scissors with each noise dimension, everything else at its default."""
-    rows: list[dict[str, Any]] = []
-    with counting_bar(asked.progress, "fits", len(DIMENSIONS) * len(asked.seeds)) as advance:
-        for q in DIMENSIONS:
-            metrics: list[dict[str, float]] = []
-            for seed in asked.seeds:
-                uq = fit_scissors(scissors(seed=seed), seed, generator=MLP(noise_dim=q), algorithm=asked.algorithm)
-                metrics.append(slope_metrics(uq.draws(4000)["slope"]))
-                advance(len(rows) * len(asked.seeds) + len(metrics))
-            rows.append({"q": q} | {name: mean_and_sd([m[name] for m in metrics]) for name in metrics[0]})
+    """Fit scissors with each noise dimension."""
+    n_steps = asked.algorithm.n_steps
+    table = asked.replicate(one_fit, [(q, seed, n_steps) for q in DIMENSIONS for seed in asked.seeds])
+    rows = [
+        {"q": q} | {str(name): mean_and_sd(part[name].tolist()) for name in part if name != "q"}
+        for q, part in table.groupby("q")
+    ]
     settings = {"seeds": list(asked.seeds), "algorithm": asked.algorithm, "generator": MLP()}
     return [asked.write(settings, {"table": rows}), save_figure(_figure(rows), asked.out / "noise_dim.png")]
 

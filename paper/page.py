@@ -33,7 +33,7 @@ def experiment_page(directory: str | Path) -> Page:
     directory = Path(directory)
     path = directory / METRICS_FILE
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text(encoding="utf-8"))
         command, results = record["command"], record["results"]
     except FileNotFoundError as error:
         raise GPSError(f"{directory} holds neither a saved model nor an experiment's {METRICS_FILE}") from error
@@ -41,7 +41,7 @@ def experiment_page(directory: str | Path) -> Page:
         raise GPSError(f"{path} is damaged: {error}") from error
     tables = [_markdown_table(file) for file in sorted(directory.glob("table*.md"))]
     figures = [Picture(file, file.stem.replace("_", " "), file.stem.replace("_", " "), wide=True)
-               for file in sorted(directory.glob("*.png"))]  # fmt: skip
+               for file in sorted(directory.glob("*.png")) if not file.is_symlink()]  # fmt: skip
     numbers = flattened(results)
     shown: list[Block] = [Table(pd.DataFrame({"value": numbers[:_MOST_ROWS]}).rename_axis("number"))]
     if len(numbers) > _MOST_ROWS:
@@ -72,7 +72,8 @@ def _short(value: Any) -> str:
 
 
 def _markdown_table(path: Path) -> Table:
-    lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in path.read_text().splitlines()]
+    text = path.read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines()]
     header, *rows = [cells for cells in lines if not all(set(cell) <= {"-", ":"} for cell in cells)]
     frame = pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=header[1:])
     return Table(frame.rename_axis(header[0]), path.stem)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from gpsuq._version import __version__
 from gpsuq.engine.checkpoints import UNFINISHED, was_resumed
 from gpsuq.engine.settings import Algorithm
 from gpsuq.errors import GPSError
-from gpsuq.files import write_atomically
+from gpsuq.files import locked, write_atomically
 from paper.page import METRICS_FILE
 from paper.replicates import run_replicates
 
@@ -65,6 +67,13 @@ class Asked:
         given = [f"--{name} {value}" for name, value in self.options.items() if value is not None]
         return " ".join(["python -m paper", self.name, *given, f"--out {self.out}"])
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other runs out of the output directory; the other processes of this one share it with the first."""
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.out.absolute()) if os.environ.get("RANK", "0") == "0" else nullcontext():
+            yield
+
     def prepare(self) -> None:
         """Make the output directory; one that holds results is refused unless ``force``, which deletes them."""
         metrics, interrupted = self.out / METRICS_FILE, (self.out / UNFINISHED).exists()
@@ -89,14 +98,12 @@ class Asked:
             "results": results,
         }
         path = self.out / METRICS_FILE
-        path.write_text(json.dumps(_without_nan(json.loads(json.dumps(record, default=_plain))), indent=2) + "\n")
-        return path
+        text = json.dumps(_without_nan(json.loads(json.dumps(record, default=_plain))), indent=2) + "\n"
+        return write_atomically(path, text.encode())
 
     def write_table(self, markdown: str) -> Path:
         """Write table.md."""
-        path = self.out / "table.md"
-        write_atomically(path, (markdown + "\n").encode())
-        return path
+        return write_atomically(self.out / "table.md", (markdown + "\n").encode())
 
 
 def environment() -> dict[str, Any]:

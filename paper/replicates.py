@@ -1,17 +1,18 @@
-"""Replicates of an experiment side by side, each in one thread; what is done is kept, so a stopped run goes on."""
+"""Replicates of an experiment, independent tasks each of them; what is done is kept, so a stopped run goes on."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
-from joblib import Parallel, cpu_count, delayed
 
+from gpsuq.engine.parallel import independent
 from gpsuq.engine.progress import counting_bar
+from gpsuq.engine.ranks import rank
 from gpsuq.files import write_atomically
 
 _FILE = "replicates.jsonl"
@@ -36,26 +37,20 @@ def run_replicates(
     tasks = list(tasks)
     done = {}
     if path.exists():
-        lines = path.read_text().splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         records = [json.loads(line) for line in lines if line.endswith("\n")]  # a last line may have been cut short
         write_atomically(path, "".join(json.dumps(record) + "\n" for record in records).encode())
         done = {tuple(record["task"]): record["result"] for record in records}
     waiting = [task for task in tasks if task not in done]
-    alone = len(waiting) == 1
-    results = Parallel(n_jobs=min(cpu_count(), len(waiting)) or 1, return_as="generator_unordered")(
-        delayed(_one)(function, task, progress and alone) for task in waiting
-    )
-    with counting_bar(progress and len(waiting) > 1, "replicates", len(waiting)) as advance:
-        for number, (task, result) in enumerate(results, start=1):
-            done[task] = result
-            with path.open("a") as file:
-                file.write(json.dumps({"task": task, "result": result}) + "\n")
-            advance(number)
+    several, before = len(waiting) > 1, len(done)
+    with counting_bar(progress and several, "replicates", len(waiting)) as advance:
+
+        def keep(number: int, result: dict[str, Any]) -> None:
+            done[waiting[number]] = result
+            if rank() == 0:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"task": waiting[number], "result": result}) + "\n")
+            advance(len(done) - before)
+
+        independent(partial(function, progress=progress and not several), waiting, on_done=keep)
     return pd.DataFrame([done[task] for task in tasks])
-
-
-def _one(
-    function: Callable[..., dict[str, Any]], task: tuple[Hashable, ...], progress: bool
-) -> tuple[tuple[Hashable, ...], dict[str, Any]]:
-    torch.set_num_threads(1)  # processes share the cores better than threads do
-    return task, function(*task, progress=progress)

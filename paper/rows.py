@@ -39,8 +39,11 @@ class Rows:
         self.lines: list[dict[str, Any]] = []
         self.rows: list[dict[str, Any]] = []
         if path.exists():
-            self.lines = [json.loads(line) for line in path.read_text().splitlines()]
-            self.rows = [line["row"] for line in self.lines if line["key"] == key(line["row"]["method"])]
+            try:
+                self.lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+                self.rows = [line["row"] for line in self.lines if line["key"] == key(line["row"]["method"])]
+            except (ValueError, LookupError, TypeError) as error:
+                raise GPSError(f"{path} is damaged ({error}); mend it, or pass --force to start anew") from error
             if self.lines and not self.rows:
                 raise GPSError(f"{path} holds rows of other settings; choose another directory or pass --force")
 

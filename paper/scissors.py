@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpsuq.cli.demonstration import fit_scissors, three_panels
 from gpsuq.core.models import linear_regression
 from gpsuq.datasets import Regression, scissors
+from gpsuq.engine.parallel import independent
 from gpsuq.engine.progress import stage
 from gpsuq.engine.settings import Algorithm
 from gpsuq.gps import GPS
@@ -56,6 +57,12 @@ def one_replicate(
     return data, uq, posterior, metrics | _estimator_metrics(data, seed, algorithm.n_steps, progress=progress)
 
 
+def _named(seed: int, asked: Asked) -> tuple[Regression, UQDistribution, BayesianLinearPosterior, dict[str, float]]:
+    """Run one replicate; its bars tell the seed where there are several."""
+    with stage(f"seed {seed}") if len(asked.seeds) > 1 else nullcontext():
+        return one_replicate(seed, asked.algorithm, progress=asked.progress)
+
+
 def _estimator_metrics(data: Regression, seed: int, n_steps: int, *, progress: bool) -> dict[str, float]:
     """Measure the same for ``GPSLinearRegression``, which also predicts fresh observations."""
     started = time.perf_counter()
@@ -75,16 +82,13 @@ def _estimator_metrics(data: Regression, seed: int, n_steps: int, *, progress: b
 
 def run(asked: Asked) -> list[Path]:
     """Run the experiment for every seed; the figures are those of the first."""
-    per_seed, figures = {}, []
-    for seed in asked.seeds:
-        with stage(f"seed {seed}") if len(asked.seeds) > 1 else nullcontext():
-            data, uq, posterior, metrics = one_replicate(seed, asked.algorithm, progress=asked.progress)
-        per_seed[str(seed)] = metrics
-        if seed == asked.seed:
-            figures = [
-                save_figure(three_panels(data, posterior, uq), asked.out / "scissors.png"),
-                save_figure(uq.plot_marginals(), asked.out / "marginals.png"),
-            ]
+    found = independent(_named, [(seed, asked) for seed in asked.seeds], bar="seeds" if asked.progress else None)
+    data, uq, posterior, _ = found[0]
+    figures = [
+        save_figure(three_panels(data, posterior, uq), asked.out / "scissors.png"),
+        save_figure(uq.plot_marginals(), asked.out / "marginals.png"),
+    ]
+    per_seed = {str(seed): metrics for seed, (*_, metrics) in zip(asked.seeds, found, strict=True)}
     names = list(next(iter(per_seed.values())))
     results = {
         "over_seeds": {name: mean_and_sd([m[name] for m in per_seed.values()]) for name in names},

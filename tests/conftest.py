@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +26,16 @@ os.environ["OMP_NUM_THREADS"] = "1"
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def threads() -> Iterator[Executor]:
+    """Eight threads that give way to each other all the time."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+    sys.setswitchinterval(interval)
 
 
 @pytest.fixture

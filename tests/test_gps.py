@@ -415,3 +415,15 @@ def test_bad_arguments_name_the_culprit(rng):
             Gaussian(bandwidth)
     with pytest.raises(GPSError, match="generator failed"):
         GPS(linear_regression(), FromModule(nn.Linear(3, 7), 2, conditional=True)).fit(np.eye(4), np.arange(4.0))
+
+
+def test_fits_in_threads_are_those_one_by_one(rng, threads):
+    """Outcomes are sampled from torch's one generator, which threads share."""
+    y = rng.normal(size=40)
+    model = ObservationModel(lambda loc, scale: StudentT(4.0, loc, scale), loc=Location(), scale=Scale())
+
+    def fitted(seed):
+        return GPS(model, MLP(hidden=(4,)), algorithm=Algorithm(n_steps=20), seed=seed).fit(y).draws(5)["loc"]
+
+    for alone, together in zip(map(fitted, range(4)), threads.map(fitted, range(4)), strict=True):
+        assert np.array_equal(alone, together)

@@ -27,6 +27,7 @@ FLOORS = [
     ["speaking"],
     ["linear", "poisson", "classify"],
     ["cli"],
+    ["__main__"],
 ]
 """A module imports from floors above its own, and from its own folder; families do not know each other."""
 

@@ -14,7 +14,7 @@ DIRECTIVE = re.compile(r"^\.\. auto(class|function|module):: (\S+)\n((?: +:.*\n)
 # What is declared or passed there is called by the training, not by people.
 CALLED_BY_TRAINING = {
     *(f"gpsuq.core.{name}" for name in ("observations", "distances", "generators", "kernels", "parameters")),
-    *("gpsuq.engine.settings", "gpsuq.classify.networks", "paper.networks"),
+    *("gpsuq.engine.settings", "gpsuq.classify.networks", "gpsuq.tables.streaming", "paper.networks"),
 }
 CALLED_BY_REPORTS = {"gpsuq.reports.page"}
 CALLED_AS_THE_OBJECT = {"forward"}  # network(x) is network.forward(x)

@@ -13,6 +13,7 @@ from .gps import GPS
 from .linear.estimator import GPSLinearRegression
 from .poisson.estimator import GPSPoissonProcess
 from .storage import load, save
+from .tables.streaming import ParquetRows
 from .uq.distribution import UQDistribution
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "ObservationModel",
     "PaperRecipe",
     "Parameter",
+    "ParquetRows",
     "Positive",
     "Rate",
     "Real",

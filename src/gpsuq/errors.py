@@ -1,6 +1,6 @@
 """The errors and warnings that gpsuq raises; their messages say what was wrong, where, and what to do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -66,6 +66,33 @@ class GPSWarning(UserWarning):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", GPSWarning)
     """
+
+
+def stopped(by: KeyboardInterrupt | SystemExit, message: str) -> KeyboardInterrupt | SystemExit:
+    """Return what stopped a program once more, with a message for whoever speaks; an exit code stays as it is.
+
+    >>> from gpsuq.errors import stopped
+    >>> stopped(KeyboardInterrupt(), "interrupted at step 7")
+    KeyboardInterrupt('interrupted at step 7')
+    >>> stopped(SystemExit(143), "interrupted at step 7").__notes__
+    ['interrupted at step 7']
+    """
+    if isinstance(by, KeyboardInterrupt):
+        return KeyboardInterrupt(message)
+    again = SystemExit(by.code)
+    again.add_note(message)
+    return again
+
+
+def listed(names: Iterable[object], most: int = 20) -> str:
+    """Name some of what a message is about, and say how many more there are.
+
+    >>> from gpsuq.errors import listed
+    >>> listed(["age", "site", "dose"]), listed(range(1000), most=3)
+    ('age, site, dose', '0, 1, 2 and 997 more')
+    """
+    every = list(map(str, names))
+    return ", ".join(every[:most]) + (f" and {len(every) - most:,} more" if len(every) > most else "")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 import torch
 from lightning_fabric import Fabric
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from gpsuq.core.distances import MMD, Distance
 from gpsuq.core.generators import Generator, GeneratorSpec, as_generator_spec
@@ -23,8 +23,9 @@ from gpsuq.engine.diagnostics import diagnose
 from gpsuq.engine.generative import CHECKPOINT_EVERY, Problem, TrainingState, init
 from gpsuq.engine.loop import train
 from gpsuq.engine.progress import training_bar
+from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Algorithm
-from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource
+from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource, RowSource
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.uq.distribution import UQDistribution
 
@@ -58,7 +59,8 @@ class GPS:
     seed
         Same seed, same machine, same numbers.
     fabric
-        Device and precision, ``lightning_fabric.Fabric(accelerator=..., precision=...)``; CPU and float32 by default.
+        Devices, precision and processes, ``lightning_fabric.Fabric(accelerator=..., devices=..., precision=...)``;
+        None is all processes that ``torchrun`` started, or else this CPU, in float32.
     progress
         Whether to show a progress bar.
 
@@ -115,7 +117,7 @@ class GPS:
         X, y
             Arrays, tensors or DataFrames; an observation may be a vector. Lists of arrays of different lengths are
             ragged groups, each one observation with a theta of its own. A ``DataLoader`` yields y, (x, y) or
-            (x, y, weight).
+            (x, y, weight); :class:`gpsuq.tables.streaming.ParquetRows` streams a table that does not fit in memory.
         mask
             True where a coordinate of y was observed, for groups that were padded already.
         weight
@@ -137,7 +139,7 @@ class GPS:
             self.model,
             (~state.failed).nonzero().flatten().tolist(),
             seed=self.seed,
-            reweighted=self.plan.reweight is not None and isinstance(problem.source, ArraySource),
+            reweighted=self.plan.reweight is not None and problem.source.numbered,
             history=state.history,
             feature_names=None if columns is None else [str(column) for column in columns],
             x_shape=None if sample.x is None else tuple(sample.x.shape[1:]),
@@ -163,10 +165,10 @@ class GPS:
         checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", CHECKPOINT_EVERY)
         if checkpoint_every < 1:
             raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
-        fabric = self.fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
+        fabric = fabric_or_default(self.fabric)
         with fabric.init_tensor():
             dtype = torch.get_default_dtype()
-        source = self._source(X, y, options, dtype, fabric)
+        source = self._source(X, y, options, dtype)
         problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
         generator = self._build(source, dtype) if start is None else copy.deepcopy(start)
         state = init(problem, generator, self.model)
@@ -176,11 +178,15 @@ class GPS:
             train(state, fabric, checkpoint=directory, on_step=advance)
         return problem, state
 
-    def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype, fabric: Fabric) -> BatchSource:
+    def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype) -> BatchSource:
         mask, weight, validation = options.get("mask"), options.get("weight"), options.get("validation")
+        if isinstance(X, IterableDataset):
+            X = DataLoader(X, batch_size=None)
         if isinstance(X, DataLoader):
             if y is not None or mask is not None or weight is not None:
                 raise GPSError("a DataLoader yields y, (x, y) or (x, y, weight); pass nothing beside it but validation")
+            if hasattr(X.dataset, "sample") and validation is None:
+                return RowSource(X, self.plan, self.seed, dtype)
             return LoaderSource(X, validation, self.plan, self.seed, dtype)
         if validation is not None:
             raise GPSError("validation is for DataLoaders; with arrays, holdout leaves out observations by itself")
@@ -188,8 +194,7 @@ class GPS:
             raise GPSError("fit needs observations: fit(y), fit(X, y) or fit(loader)")
         x, outcome = (None, X) if y is None else (X, y)
         data = observations(x, outcome, mask=mask, weight=weight, dtype=dtype)
-        rank, n_ranks = fabric.global_rank, fabric.world_size
-        return ArraySource(data, self.plan, self.algorithm.batch_size, self.seed, rank, n_ranks)
+        return ArraySource(data, self.plan, self.algorithm.batch_size, self.seed)
 
     def _build(self, source: BatchSource, dtype: torch.dtype) -> Generator:
         scale, n_features = source.sample.scale(), source.sample.n_features

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, GPSWarning, stopped
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
 StepsOption = Annotated[
@@ -30,44 +34,86 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 
 
+_TERMINATED = 128 + signal.SIGTERM
+
+
 @contextmanager
 def speaking() -> Iterator[Console]:
-    """Open a console; warnings are one line each, errors one line with exit code 1, both on standard error."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Open a console; warnings are one line each, errors one line with exit code 1, both on standard error.
+
+    Ctrl-C and SIGTERM end with a line that says how to go on. Of several processes that ``torchrun`` started, the first
+    speaks, and the others tell errors only.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # what is printed may hold any text of the user's
+    with warnings.catch_warnings(record=True) as caught, _unwinding_when_terminated():
         warnings.simplefilter("always", GPSWarning)
         try:
-            yield Console()
+            yield Console(quiet=not _speaks())
         except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
             Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interruption:
-            message = str(interruption) or "interrupted; give the same command again to start anew"
-            Console(stderr=True).print(message, markup=False, soft_wrap=True)
-            raise typer.Exit(130) from None
+            _end(str(interruption), 130)
+        except SystemExit as stop:
+            if stop.code != _TERMINATED:
+                raise
+            _end(" ".join(getattr(stop, "__notes__", [])), _TERMINATED)
+    said = Console(stderr=True, quiet=not _speaks())
     for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
-        Console(stderr=True).print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+        said.print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _unwinding_when_terminated() -> Iterator[None]:
+    """Let SIGTERM raise ``SystemExit``, so that temporary files go; a process that treats it otherwise goes on to."""
+    usual = signal.SIG_DFL
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not usual:
+        yield
+        return
+
+    def stop(number: int, _: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    """Say that the command was stopped, and end it with an exit code."""
+    console = Console(stderr=True, quiet=not _speaks())
+    console.print(message or "interrupted; give the same command again to start anew", markup=False, soft_wrap=True)
+    raise typer.Exit(code) from None
+
+
+def _speaks() -> bool:
+    """Whether this process is the only one, or the first that ``torchrun`` started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def watched() -> bool:
     """Whether standard error is a terminal: progress bars are not for files and pipes."""
-    return sys.stderr.isatty()
+    return _speaks() and sys.stderr.isatty()
 
 
 @contextmanager
 def going_on(out: Path, *, force: bool) -> Iterator[None]:
-    """Let Ctrl-C in an experiment tell where its rows, replicates and checkpoints are, and how to go on.
+    """Let Ctrl-C or SIGTERM in an experiment tell where its rows, replicates and checkpoints are, and how to go on.
 
     A command with ``--force`` would delete them when it is given again.
     """
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:
         if not out.is_dir() or not any(out.iterdir()):
             raise
         again = "again without --force" if force else "again"
-        raise KeyboardInterrupt(
-            f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
-        ) from None
+        message = f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
+        raise stopped(stop, message) from None
 
 
 def list_files(console: Console, files: list[Path]) -> None:
@@ -96,6 +142,7 @@ def print_or_write(
 ) -> None:
     """Write a table to a file and print its name, with some numbers for machines; or print it where none is named."""
     from gpsuq.tables.reading import for_json, write_table
+    from gpsuq.tables.writing import csv_text
 
     if path is not None:
         with speaking():
@@ -103,13 +150,14 @@ def print_or_write(
         tell(console, [path], as_json=as_json, **numbers)
     elif as_json:
         print_json(for_json(table.reset_index() if index else table).to_dict("records"))
-    else:
-        typer.echo(table.to_csv(index=index), nl=False)
+    elif _speaks():
+        typer.echo(csv_text(table, index=index), nl=False)
 
 
 def print_json(content: Any) -> None:
     """Print one JSON document."""
-    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+    if _speaks():
+        typer.echo(json.dumps(content, indent=2, allow_nan=False))
 
 
 def print_left_out(console: Console, n_before: int, n_after: int) -> None:

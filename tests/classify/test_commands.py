@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from invoking import invoke
+from saved_models import edited
 from sklearn.datasets import load_iris
 
 from gpsuq import load, save
+from gpsuq.storage import read_config
 
 
 def words(result):
@@ -72,6 +74,7 @@ def test_damaged_checks_are_named(fitted, tmp_path, part, value):
     checks = json.loads((model / "checks.json").read_text())
     checks[part] = checks[part] | value if isinstance(value, dict) else value
     (model / "checks.json").write_text(json.dumps(checks))
+    edited(model)
     refused = invoke("report", model)
     assert refused.exit_code == 1
     assert "checks.json is damaged" in words(refused)
@@ -82,6 +85,8 @@ def test_all_files_are_named(fitted):
     folder, said = fitted
     assert sorted(said["files"]) == sorted(map(str, (folder / "model").iterdir()))
     assert str(folder / "model" / "columns.json") in said["files"]
+    covered = {"config.json", "model.safetensors", "columns.json", "checks.json"}
+    assert set(read_config(folder / "model")["digests"]) == covered
 
 
 def test_the_saved_model_is_asked(fitted, tmp_path):

@@ -6,6 +6,7 @@ from torch.distributions import Categorical, Normal
 
 from gpsuq import GPSError, class_score, predictive_score
 from gpsuq.classify.decisions import brier
+from gpsuq.core import losses
 from gpsuq.core.losses import probability_spread
 
 
@@ -50,6 +51,13 @@ def test_normal_predictives_have_a_closed_form():
 def test_spread_is_zero_without_it(logits):
     assert float(probability_spread(logits[:, :1].expand(-1, 3, -1)).abs().max()) < 1e-12
     assert (probability_spread(logits) > 0).all()
+
+
+def test_spread_is_the_same_of_very_many_classes(monkeypatch):
+    logits = torch.randn(4, 3, 300, generator=torch.Generator().manual_seed(0))
+    many = probability_spread(logits)
+    monkeypatch.setattr(losses, "_MANY_CLASSES", 300)
+    assert torch.allclose(many, probability_spread(logits), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

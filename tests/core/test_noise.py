@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gpsuq import GPSError, noisify
-from gpsuq.core.noise import NoisyLinear
+from gpsuq.core.noise import NoisyLinear, NoisyNetwork
 from paper.networks import paper_cnn
 
 
@@ -91,9 +91,9 @@ def test_the_fast_way_equals_the_slow_one(name, training):
     noisy = network.noisy_layers[0]
     rows = torch.randn(5, noisy.in_features, dtype=torch.float64)
     z = torch.randn(5, 1, noisy.noise_dim, dtype=torch.float64)
-    noisy.noise, noisy.calls = z, 0
     stacked = torch.cat([noisy.weight, noisy.noise_weight], 1)
-    assert torch.allclose(noisy(rows), torch.cat([rows, z[:, 0]], 1) @ stacked.T + noisy.bias)
+    alone = NoisyNetwork(nn.Sequential(noisy), ["0"])
+    assert torch.allclose(alone(rows, noise=z)[:, 0], torch.cat([rows, z[:, 0]], 1) @ stacked.T + noisy.bias)
 
 
 def test_positions_of_an_observation_share_its_noise():
@@ -198,6 +198,25 @@ def test_tied_weights_stay_tied():
     assert network.module[2].weight is network.module[0].weight
 
 
+def test_threads_share_a_network(threads):
+    network = noisify(Residual(), ["head.0", "head.3"]).eval()
+    calls = [(torch.randn(3, 1, 8, 8), network.draw_noise(1, 1 + number % 7)) for number in range(400)]
+    one_by_one = [network(x, noise=noise) for x, noise in calls]
+    network.tried = False  # so that the first calls try it, side by side
+    together = threads.map(lambda call: network(call[0], noise=call[1]), calls)
+    assert all(map(torch.equal, together, one_by_one))
+
+
+def test_to_make_and_to_try_a_network_moves_nothing():
+    module = Residual().train()
+    state = torch.get_rng_state()
+    network = noisify(module, "head.0", example=torch.zeros(2, 1, 8, 8))
+    network.match_noise(torch.ones(5, 1, 8, 8))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(part.training and not part._forward_pre_hooks for part in network.modules())
+    assert network.module.norm.num_batches_tracked == 0
+
+
 def test_a_network_of_the_users_own_file(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
@@ -259,7 +278,7 @@ def test_bad_arguments_are_refused():
     assert network.training
     with pytest.raises(RuntimeError):
         network(torch.zeros(2, 9))
-    assert network.noisy_layers[0].noise is None
+    assert network.module(torch.zeros(2, 4)).shape == (2, 3)  # what failed has left no noise
 
 
 def test_kept_features_are_not_trained():

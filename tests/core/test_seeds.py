@@ -47,3 +47,15 @@ def test_seeded_repeats_and_leaves_the_callers_generator_alone():
     assert torch.equal(torch.randn(3), expected)
     with seeded(0, "step", 1):
         assert torch.equal(torch.randn(3), first)
+
+
+def test_seeded_blocks_of_threads_take_turns(threads):
+    def drawn(number):
+        with seeded(number, "outer"), seeded(number, "inner"):
+            return [torch.randn(2) for _ in range(20)]
+
+    state = torch.get_rng_state()
+    alone = [drawn(number) for number in range(100)]
+    for one, other in zip(alone, threads.map(drawn, range(100)), strict=True):
+        assert all(map(torch.equal, one, other))
+    assert torch.equal(torch.get_rng_state(), state)

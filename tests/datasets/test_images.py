@@ -139,6 +139,20 @@ def test_damaged_idx_files_are_refused(tmp_path, content, message):
         read_idx(packed, 1)
 
 
+def test_idx_files_that_promise_or_unpack_too_much_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "file.gz"
+    sizes = (1 << 31, 1 << 31, 4)  # 2^64 bytes, which 64 bits take for none
+    path.write_bytes(gzip.compress(b"\x00\x00\x08\x03" + b"".join(size.to_bytes(4, "big") for size in sizes)))
+    with pytest.raises(GPSError, match="and holds 0"):
+        read_idx(path, 3)
+    monkeypatch.setattr("gpsuq.datasets.images._MOST_BYTES", 1000)
+    path.write_bytes(gzip.compress(bytes(2000)))
+    with pytest.raises(GPSError, match="more than 1,000 bytes"):
+        read_idx(path, 1)
+    with pytest.raises(GPSError, match="no ordinary file"):
+        read_idx("/dev/zero", 1)
+
+
 def test_half_a_local_copy_does_not_hide_the_cache(home, rng, tmp_path, monkeypatch):
     (home / "mnist").mkdir(parents=True)
     (home / "mnist" / "t10k-images-idx3-ubyte").write_bytes(idx(np.zeros((2, 28, 28))))

@@ -16,7 +16,7 @@ from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.generative import TrainingState
 from gpsuq.errors import CheckpointError
 
-real_losses = TrainingState.losses
+real_loss = TrainingState.next_loss
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[None]]:
     def stop_after(n_steps: int) -> list[None]:
         done = []
 
-        def losses(state):
+        def next_loss(state):
             done.append(None)
             if len(done) == n_steps + 1:
                 raise KeyboardInterrupt
-            return real_losses(state)
+            return real_loss(state)
 
-        monkeypatch.setattr(TrainingState, "losses", losses)
+        monkeypatch.setattr(TrainingState, "next_loss", next_loss)
         return done
 
     return stop_after
@@ -218,7 +218,7 @@ def test_a_forced_experiment_goes_on_without_force(tmp_path, monkeypatch):
     assert not (tmp_path / "metrics.json").exists()  # it would refuse a command without --force
     done = (tmp_path / "replicates.jsonl").read_text()
     assert done
-    monkeypatch.setattr("paper.replicates._one", None)  # nothing is computed again
+    monkeypatch.setattr("gpsuq.engine.parallel._run", None)  # nothing is computed again
     again = invoke(*command)
     assert again.exit_code == 0, again.output
     assert (tmp_path / "replicates.jsonl").read_text() == done

@@ -13,9 +13,9 @@ from gpsuq.core.models import linear_regression
 from gpsuq.core.observations import observations
 from gpsuq.core.parameters import ParameterMap
 from gpsuq.engine.chains import ChainPlan
-from gpsuq.engine.checkpoints import FILE
+from gpsuq.engine.checkpoints import BEFORE, FILE
 from gpsuq.engine.generative import Problem, _condition_gradients, evaluate, init, predictive_spread
-from gpsuq.engine.loop import take_block, train
+from gpsuq.engine.loop import take_step, train
 from gpsuq.engine.sources import ArraySource
 from gpsuq.errors import CheckpointError, DivergenceError, GPSError, GPSWarning
 
@@ -42,7 +42,7 @@ def run(problem, state, on_step=None, checkpoint=None):
 
 
 def step(problem, state):
-    take_block(state, problem.fabric)
+    take_step(state, problem.fabric)
 
 
 def flat(state):
@@ -268,7 +268,7 @@ def test_a_failed_write_leaves_the_old_checkpoint_and_training_goes_on(tmp_path,
         run(problem, state, fill, tmp_path)
     assert state.finished
     assert (tmp_path / FILE).read_bytes() == before[0]
-    assert [p.name for p in tmp_path.iterdir()] == [FILE]
+    assert {p.name for p in tmp_path.iterdir()} == {FILE, BEFORE}
 
 
 def test_mistakes_in_the_model_are_named_before_training(short, rng):

@@ -1,6 +1,8 @@
 """Training by epochs: resuming ends where an uninterrupted run ends, checkpoints are safe, recipes as stated."""
 
 import math
+import os
+import signal
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from gpsuq import GPSError, GPSWarning, PaperRecipe, Recipe, noisify
+from gpsuq.engine.checkpoints import FILE
 from gpsuq.engine.loop import train
 from gpsuq.engine.networks import NetworkTraining
 from gpsuq.engine.sources import ArrayBatches
@@ -100,7 +103,7 @@ class ShrinkingFirst:
 
 def test_an_augmentation_is_asked_for_the_epoch_that_it_is_in(batches):
     batches = ArrayBatches(batches.x, batches.y, 10, 0, ShrinkingFirst())
-    sizes = [sum(float(x.abs().sum()) for x, _ in batches.epoch(number)) for number in range(4)]
+    sizes = [sum(float(x.abs().sum()) for x, *_ in batches.epoch(number)) for number in range(4)]
     total = float(batches.x.abs().sum())
     assert sizes == pytest.approx([total / 2, total / 2, total, total], rel=1e-5)
 
@@ -123,10 +126,61 @@ def test_checkpoints_of_other_runs_and_damaged_ones_are_refused(batches, tmp_pat
         train_network(
             network(), loss, ArrayBatches(batches.x, 1 - batches.y, 10, 0), RECIPE, seed=3, checkpoint=tmp_path
         )
-    file = next(tmp_path.iterdir())
-    file.write_bytes(file.read_bytes()[:200])
+    whole, newest = network(), tmp_path / FILE
+    train_network(whole, loss, batches, RECIPE, seed=3)
+    newest.write_bytes(newest.read_bytes()[:200])
+    resumed = network()
+    with pytest.warns(GPSWarning, match="went on from the one before"):
+        train_network(resumed, loss, batches, RECIPE, seed=3, checkpoint=tmp_path)
+    assert torch.equal(resumed[0].weight, whole[0].weight)
+    for file in tmp_path.iterdir():
+        file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(CheckpointError, match="damaged"):
         train_network(network(), loss, batches, RECIPE, seed=3, checkpoint=tmp_path)
+
+
+def test_a_changed_forward_does_not_join_a_checkpoint(batches, tmp_path):
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return 2.0 * super().forward(x)
+
+    class Tripled(nn.Linear):
+        def forward(self, x):
+            return 3.0 * super().forward(x)
+
+    Tripled.__qualname__ = Doubled.__qualname__
+    networks = []
+    for kind in (Doubled, Tripled):
+        torch.manual_seed(0)
+        networks.append(nn.Sequential(kind(4, 2)))
+    train_network(networks[0], loss, batches, RECIPE, seed=3, checkpoint=tmp_path)
+    with pytest.raises(CheckpointError, match="other data, settings"):
+        train_network(networks[1], loss, batches, RECIPE, seed=3, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_lets_the_step_end_and_keeps_it(batches, tmp_path, number, raised):
+    """In the middle of an epoch: the state after the step is kept, and a resumed run ends where one in one go does."""
+    whole, stopped, resumed = network(), network(), network()
+    expected = train_network(whole, loss, batches, RECIPE, seed=3)
+
+    def stop(task):
+        if task.step == 15:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(raised) as caught:
+        train_network(stopped, loss, batches, RECIPE, seed=3, checkpoint=tmp_path, on_step=stop)
+    assert number == signal.SIGINT or caught.value.code == 143
+    steps = []
+    found = train_network(
+        resumed, loss, batches, RECIPE, seed=3, checkpoint=tmp_path, on_step=lambda task: steps.append(task.step)
+    )
+    assert steps[0] == 16
+    assert found.losses_of_epochs == expected.losses_of_epochs
+    for name, value in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value), name
+    assert signal.getsignal(number) is not None
+    assert "hear" not in str(signal.getsignal(number))
 
 
 def test_a_full_disk_costs_the_checkpoint_not_the_run(batches, tmp_path, monkeypatch):
@@ -151,12 +205,12 @@ def test_a_loss_that_is_not_finite_is_named(batches):
 
 
 def test_every_row_is_seen_once_an_epoch_and_orders_differ(batches):
-    seen = [torch.cat([x[:, 0] for x, _ in batches.epoch(number)]) for number in (0, 1, 0)]
+    seen = [torch.cat([x[:, 0] for x, *_ in batches.epoch(number)]) for number in (0, 1, 0)]
     assert torch.equal(seen[0].sort().values, batches.x[:, 0].sort().values)
     assert not torch.equal(seen[0], seen[1])
     assert torch.equal(seen[0], seen[2])
     odd = ArrayBatches(batches.x[:11], batches.y[:11], 10, seed=0)
-    assert [len(x) for x, _ in odd.epoch(0)] == [10]  # one row has no variance to normalise by
+    assert [len(x) for x, *_ in odd.epoch(0)] == [10]  # one row has no variance to normalise by
 
 
 def test_noise_weights_are_never_decayed():

@@ -84,8 +84,8 @@ def test_a_loaded_model_shows_no_bars_unasked(rng, tmp_path):
     [
         ("scissors", ("--replicates", 2), ("seed 0: choosing the spread", "seed 1")),
         ("collapse", (), ("paired within draws", "paired across draws")),
-        ("noise-dim", ("--replicates", 1), ("fits", "2/2")),
-        ("draws", ("--replicates", 1), ("reference", "gradients", "fits")),
+        ("noise-dim", ("--replicates", 1), ("replicates", "2/2")),
+        ("draws", ("--replicates", 1), ("reference", "gradients", "replicates")),
         ("outliers", ("--replicates", 2), ("replicates", "2/2")),
     ],
 )

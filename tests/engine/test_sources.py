@@ -5,8 +5,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from gpsuq.core.observations import observations
+from gpsuq.core.seeds import seeded
 from gpsuq.engine.chains import ChainPlan
-from gpsuq.engine.sources import ArraySource, LoaderSource
+from gpsuq.engine.sources import ArraySource, LoaderSource, shared_out
 from gpsuq.errors import GPSError
 
 PLAN = ChainPlan(2, None, 0.0)
@@ -28,11 +29,82 @@ def test_batches_are_addressed_by_step():
     assert values(make(), range(20))[13:] == values(make(), range(13, 20))
 
 
-def test_processes_share_a_batch():
+@pytest.fixture
+def process(monkeypatch):
+    """Let this process be one of several."""
+
+    def be(rank, n_ranks):
+        for module in ("ranks", "sources"):
+            monkeypatch.setattr(f"gpsuq.engine.{module}.several", lambda: n_ranks > 1)
+            monkeypatch.setattr(f"gpsuq.engine.{module}.rank", lambda: rank)
+            monkeypatch.setattr(f"gpsuq.engine.{module}.n_ranks", lambda: n_ranks)
+
+    return be
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 12])
+def test_processes_share_a_batch(process, n_ranks):
+    """Together they take every row once, and the mean of what they count is the mean over all; 12 have 10 rows."""
     data = observations(None, torch.arange(40.0))
     whole = values(ArraySource(data, PLAN, 10, 0), [2])[0]
-    shares = [values(ArraySource(data, PLAN, 10, 0, rank, 2), [2])[0] for rank in range(2)]
-    assert sorted(shares[0] + shares[1]) == sorted(whole)
+    seen, mean = [], 0.0
+    for rank in range(n_ranks):
+        process(rank, n_ranks)
+        batch, weight = ArraySource(data, PLAN, 10, 0).batch(2)
+        seen += batch.y.flatten()[weight[0] > 0].tolist()
+        mean += float((weight[0] * batch.y.flatten()).mean()) / n_ranks
+    assert sorted(seen) == sorted(whole)
+    assert mean == pytest.approx(sum(whole) / 10)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_processes_share_the_batches_of_a_loader(process, streamed):
+    """Rows in memory are read by one process each; of a stream that cannot be sharded every process keeps its share."""
+    whole = DataLoader(Stream(), batch_size=3) if streamed else loader(shuffle=False)
+    expected = [list(map(float, _outcomes(item))) for item in whole]
+    parts = []
+    for rank in range(2):
+        process(rank, 2)
+        parts.append([list(map(float, _outcomes(item))) for item in shared_out(whole)])
+    for batch, one, other in zip(expected, *parts, strict=True):
+        assert sorted({*one, *other}) == batch
+        assert len(one) + len(other) == max(2, len(batch))
+
+
+def test_batches_of_a_single_row_can_be_left_out(process):
+    for n_ranks in (1, 2):
+        process(0, n_ranks)
+        assert len(list(shared_out(DataLoader(Stream(), batch_size=3), 2))) == 2
+        items = list(shared_out(DataLoader(TensorDataset(torch.arange(11.0)), batch_size=5), 2))
+        assert len(items) == 2
+
+
+def _outcomes(item):
+    return item if isinstance(item, torch.Tensor) else item[-1]
+
+
+class Noisy(torch.utils.data.Dataset):
+    """Rows that are moved at random whenever they are read."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, row):
+        return float(row) + torch.rand(())
+
+
+def test_what_a_loader_draws_is_the_same_after_a_jump():
+    """A resumed run passes over batches, and these must not move the random numbers of the one that it goes on with."""
+
+    def read(steps):
+        source = LoaderSource(DataLoader(Noisy(), batch_size=3, shuffle=True), None, PLAN, 0, torch.float32)
+        found = []
+        for step in steps:
+            with seeded(0, "step", step):
+                found.append(source.batch(step)[0].y.flatten().tolist())
+        return found
+
+    assert read(range(8))[6:] == read(range(6, 8))
 
 
 def loader(shuffle=True):

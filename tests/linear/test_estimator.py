@@ -499,15 +499,15 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, monkeypatc
     data = scissors(200, seed=3)
     model = GPSLinearRegression(**QUICK, spread_weight=0.001)
     whole = clone(model).fit(data.X, data.y).draws_
-    steps, real_losses = [], TrainingState.losses
+    steps, real_loss = [], TrainingState.next_loss
 
-    def losses(state):
+    def next_loss(state):
         steps.append(None)
         if len(steps) == 18:
             raise KeyboardInterrupt
-        return real_losses(state)
+        return real_loss(state)
 
-    monkeypatch.setattr(TrainingState, "losses", losses)
+    monkeypatch.setattr(TrainingState, "next_loss", next_loss)
     with pytest.raises(KeyboardInterrupt, match="to go on from there"):
         clone(model).fit(data.X, data.y, checkpoint=tmp_path)
     resumed = clone(model).fit(data.X, data.y, checkpoint=str(tmp_path)).draws_

@@ -9,6 +9,7 @@ from invoking import invoke
 from gpsuq.errors import GPSError
 from paper import designs, published, uci
 from paper.record import Asked
+from paper.rows import begin
 
 
 def test_the_command_repeats_what_was_asked():
@@ -45,3 +46,20 @@ def test_results_are_refused_unless_forced(tmp_path):
         Asked("mine", tmp_path, [0], {}).prepare()
     Asked("mine", tmp_path, [0], {}, force=True).prepare()
     assert not (tmp_path / "metrics.json").exists()
+
+
+def test_a_second_run_into_one_directory_is_told_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(uci, "run", lambda asked: [asked.write({}, {})])
+    with Asked("uci", tmp_path / "out", [0], {}).alone():
+        result = invoke("paper", "uci", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "is being written by another process" in result.stderr
+    assert not (tmp_path / "out").exists()
+    assert invoke("paper", "uci", "--out", tmp_path / "out").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_damaged_rows_are_told(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"key": "a", "row": {"meth')
+    with pytest.raises(GPSError, match=r"rows\.jsonl is damaged .*--force"):
+        begin(tmp_path, str, force=False)

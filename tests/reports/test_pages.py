@@ -38,7 +38,7 @@ from gpsuq.datasets import load_images
 from gpsuq.linear.report import LINEAR_PARTS, checked_linear_page, linear_checks, linear_page
 from gpsuq.poisson.report import poisson_page
 from gpsuq.reports.blocks import calibration, calibration_blocks, mode_blocks, pieces_of, randomised
-from gpsuq.reports.page import Gallery, Page, Section, Table, Text, render, write_page
+from gpsuq.reports.page import Gallery, Page, Picture, Section, Table, Text, render, write_page
 from gpsuq.reports.saved import frame_as_json, frame_from_json, read_checks, saved_page, write_checks
 from gpsuq.spatial import Window
 from gpsuq.uq.report import uq_page
@@ -417,6 +417,48 @@ def test_observations_of_a_gallery_count_from_one_unless_the_table_names_them(rn
     assert titles(frame.set_axis(list("abcde"))) == [f"row {name}" for name in "abcde"]
 
 
+def test_a_page_fetches_nothing_and_runs_no_foreign_script(browser, tmp_path):
+    class Evil(str):
+        """Text that the template does not escape."""
+
+        def __html__(self):
+            style = "<style>p { color: red }</style>"
+            return f"<script>document.title = 'bad'</script><img src='https://example.org/a.png'>{style}"
+
+    tab, problems = opened(browser, Page("good", "", [Section("", [Text(Evil("x"))])]), tmp_path / "page.html")
+    assert tab.title() == "good"
+    assert sum("Content Security Policy" in problem for problem in problems) == 3
+
+
+def test_every_page_names_what_it_may_load(digits_page):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', render(digits_page))[1]
+    assert policy.replace("&#39;", "'").startswith(
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
+    )
+    assert policy.count("sha256-") == 2
+    assert "script-src &#39;none&#39;" in render(Page("", "", []))
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a.png", "javascript:1", "data:text/html;base64,AA", 5, None])
+def test_only_pictures_in_the_checks_are_shown(address):
+    item = {"title": "1", "image": address, "label": None, "prediction": "a", "uncertain": True, "wrong": False}
+    item |= {"scores": {}, "boxes": []}
+    picture = "data:image/png;base64,iVBORw0KGgo="
+    held = json.loads(Gallery(["a"], [item, item | {"image": picture}], [], [0.5]).data)
+    assert [shown["image"] for shown in held["items"]] == [None, picture]
+
+
+def test_a_linked_picture_is_not_embedded(tmp_path):
+    (tmp_path / "secret").write_bytes(b"mine")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "metrics.json").write_text('{"command": "a", "results": {}}')
+    (out / "linked.png").symlink_to(tmp_path / "secret")
+    assert "Figures" not in render(experiment_page(out))
+    with pytest.raises(GPSError, match="is a link"):
+        render(Page("", "", [Section("", [Picture(out / "linked.png", "")])]))
+
+
 @pytest.mark.parametrize("part", ["shown", "worst", "coverage"])
 def test_damaged_checks_of_a_regression_are_named(scissors, tmp_path, part):
     model, X, y = scissors
@@ -534,6 +576,19 @@ def test_every_class_has_its_own_line_in_the_boxplots(browser, tmp_path):
     levels = [float(level) for level in re.findall(r"V([\d.]+)h", line)]
     assert len(levels) == 2
     assert levels[0] > levels[1]  # the higher threshold is drawn higher
+    assert problems == []
+
+
+def test_of_many_classes_those_that_are_named_are_drawn(browser, tmp_path):
+    item = {"title": "one", "image": None, "label": None, "prediction": "cat", "uncertain": True, "wrong": False}
+    item |= {"scores": {"uqc shortfall": 0.6}, "classes": [0, 2], "boxes": [[0.4, 0.6, 0.8, 0.9, 1.0, 0.4]] * 2}
+    gallery = Gallery(["cat", "dog", "eel"], [item], levels=["5%"], certain_above=[0.5, 0.9, 0.7])
+    tab, problems = opened(browser, Page("", "", [Section("", [gallery])]), tmp_path / "page.html")
+    tab.locator(".item").click()
+    shown = tab.locator("svg text").all_text_contents()
+    assert {"cat", "eel"} <= set(shown)
+    assert "dog" not in shown
+    assert len(re.findall(r"V([\d.]+)h", tab.locator("svg path[stroke-dasharray]").get_attribute("d"))) == 2
     assert problems == []
 
 

@@ -30,6 +30,7 @@ def test_a_grid_must_cover_the_window():
         (X[::-1], np.zeros((2, 3)), "increasing"),
         (X, np.zeros((3, 2)), "shape"),
         (X[:1], np.zeros((2, 1)), "increasing"),
+        (np.array([0.0, 1.0, np.inf]), np.zeros((2, 3)), "finite"),
     ],
 )
 def test_bad_grids_are_refused(x, values, message):
@@ -43,8 +44,9 @@ def test_grids_are_read_from_files(tmp_path):
     grid = read_covariate(tmp_path / "p.elev.grid.csv")
     assert grid.name == "elev"
     assert np.allclose(grid.values, plane().values)
-    (tmp_path / "p.elev.grid.json").write_text("{}")
-    with pytest.raises(GPSError, match="cannot be read"):
-        read_covariate(tmp_path / "p.elev.grid.csv")
+    for damaged in ("{}", '{"xcol": [0, %d], "yrow": [0, 1]}' % 10**400, "[" * 10**5):
+        (tmp_path / "p.elev.grid.json").write_text(damaged)
+        with pytest.raises(GPSError, match="cannot be read"):
+            read_covariate(tmp_path / "p.elev.grid.csv")
     with pytest.raises(GPSError, match="no file"):
         read_covariate(tmp_path / "other.csv")

@@ -52,6 +52,7 @@ def test_a_rectangle_keeps_its_unit(tmp_path):
         ((0, 1, 2, 1), "no area"),
         ((0, 1, 0, np.nan), "no area"),
         ((0, 1, 0), "four numbers"),
+        ((0, 10**400, 0, 1), "four numbers"),
         ("nowhere.json", "no file"),
         (3.0, "four numbers or a file"),
         (shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]), "Self-intersection"),
@@ -66,10 +67,20 @@ def test_bad_windows_are_refused(window, message):
         as_window(window)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1, 2]", '{"type": "rectangle"}', '{"type": "Polygon", "coordinates": 3}'])
-def test_damaged_files_are_named(tmp_path, text):
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{}", b"[1, 2]", b'{"type": "rectangle"}', b'{"type": "Polygon", "coordinates": 3}', b"\xff\xfe{}"),
+        b'{"type": "rectangle", "xrange": [0, %d], "yrange": [0, 1]}' % 10**400,
+        b'{"type": "Polygon", "coordinates": [[[0, 0], [%d, 0], [1, 1], [0, 0]]]}' % 10**400,
+        b'{"type": "Polygon", "coordinates": [[[0, 0], [NaN, 0], [1, 1], [0, 0]]]}',
+        b'{"type": "Feature", "geometry": ' * 5000,
+        b'{"type": "rectangle", "xrange": [-1e300, 1e300], "yrange": [-1e300, 1e300]}',
+    ],
+)
+def test_damaged_files_are_named(tmp_path, content):
     path = tmp_path / "w.json"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(GPSError, match=r"w\.json"):
         read_window(path)
 

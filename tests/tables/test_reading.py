@@ -182,6 +182,134 @@ def test_parquet_without_pyarrow_says_what_to_do(table, tmp_path, monkeypatch):
         write_table(table, tmp_path / "out.parquet", index=False)
 
 
+def written(tmp_path, cells, *, header="a,b,response"):
+    """Write a table whose first column holds these cells, and read it again."""
+    lines = [f"{cell},{number % 7},{number * 1.5}" for number, cell in enumerate(cells)]
+    (tmp_path / "data.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return read_table(tmp_path / "data.csv")
+
+
+NUMBERS = [f"{number * 0.37:.2f}" for number in range(40)]
+
+
+def test_a_typo_among_numbers_is_named_and_makes_no_categories(tmp_path):
+    cells = [*NUMBERS[:4], "1.2.3", *NUMBERS[5:]]
+    with pytest.raises(GPSError, match=r"'a' holds numbers but for '1\.2\.3' in row 5 .*mend these cells"):
+        parts(written(tmp_path, cells))
+    cells[10:12] = "x", "x"
+    with pytest.raises(GPSError, match=r"'1\.2\.3' in row 5, 'x' in row 11, 'x' in row 12"):
+        parts(written(tmp_path, cells))
+    scores = [*["1", "2", "3", "4"] * 10, "4x"]
+    with pytest.raises(GPSError, match="'4x' in row 41"):
+        parts(written(tmp_path, scores))
+
+
+@pytest.mark.parametrize(
+    "cells", [["1", "2", "3a"] * 5, [*["1", "2", "3"] * 10, "3a", "3a"], ["1", "2", "b7", "c"] * 4]
+)
+def test_codes_of_categories_may_be_numbers(tmp_path, cells):
+    levels = tuple(sorted(set(cells)))
+    assert parts(written(tmp_path, cells)).encoding.levels == {"a": levels}
+
+
+@pytest.mark.parametrize("missing", ["?", "-", " ", ".", "missing", "n/a", "NA", ""])
+def test_usual_spellings_of_missing_are_missing_among_numbers(tmp_path, missing):
+    table = written(tmp_path, [missing, *NUMBERS])
+    with pytest.raises(GPSError, match=r"missing or infinite values in columns a, row 1 .*--drop-missing"):
+        parts(table)
+    assert parts(table, drop_missing=True).X["a"].tolist() == [float(number) for number in NUMBERS]
+
+
+def test_a_question_mark_among_words_is_a_category(tmp_path):
+    assert parts(written(tmp_path, ["yes", "no", "?"] * 4)).encoding.levels == {"a": ("?", "no", "yes")}
+
+
+@pytest.mark.parametrize(
+    "cells", [[f"{n}%" for n in range(20)], [f"${n}.50" for n in range(20)], [f"-{n} €" for n in range(20)]]
+)
+def test_numbers_with_signs_are_no_categories(tmp_path, cells):
+    with pytest.raises(GPSError, match=r"'a' holds numbers with signs, such as .*: write numbers only"):
+        parts(written(tmp_path, cells))
+    assert parts(written(tmp_path, cells[:2] * 8)).encoding.levels  # two doses
+
+
+def test_numbers_beyond_floats_are_infinite_and_others_are_numbers(tmp_path):
+    with pytest.raises(GPSError, match="missing or infinite values in columns a, row 2"):
+        parts(written(tmp_path, ["1", str(10**400), *NUMBERS]))
+    large = [str(2**70 + number * 2**60) for number in range(9)]
+    assert parts(written(tmp_path, large)).X["a"].tolist() == [float(cell) for cell in large]
+    with pytest.raises(GPSError, match="columns a hold text"):
+        check_numbers(pd.DataFrame({"a": [1, "x", 10**400]}))
+
+
+def test_long_identifiers_stay_apart(tmp_path):
+    table = written(tmp_path, [str(10**30 + number) for number in range(9)])
+    assert table["a"].nunique() == 9
+
+
+def test_very_long_cells_and_names_are_refused_unless_left_out(tmp_path):
+    cells = ["u", "v"] * 6 + ["x" * 5_000_000]
+    with pytest.raises(GPSError, match=r"'a' holds 5,000,000 characters in row 13 .*--drop"):
+        parts(written(tmp_path, cells))
+    table = read_table(tmp_path / "data.csv")
+    assert list(split_table(table, "response", drop=["a"]).X) == ["b"]
+    with pytest.raises(GPSError, match="'a' holds 5,000,000 characters"):
+        split_table(table, "a", classes=True)
+    with pytest.raises(GPSError, match="a name of 2,000 characters"):
+        parts(written(tmp_path, NUMBERS, header=f"{'a' * 2000},b,response"))
+
+
+def test_roles_are_columns_of_their_own(table):
+    for roles in ({"weights": "response"}, {"groups": "response"}, {"groups": "site", "weights": "site"}):
+        with pytest.raises(GPSError, match="must name different columns"):
+            split_table(table, "response", **roles)
+    with pytest.raises(GPSError, match=r"columns site hold text, such as .* where numbers are needed"):
+        split_table(table, "response", weights="site")
+
+
+def test_categories_do_not_take_the_names_of_columns(table):
+    with pytest.raises(GPSError, match=r"a column 'site=south' already, and a category of column 'site'"):
+        parts(table.assign(**{"site=south": 1.0}))
+    with pytest.raises(GPSError, match="'site=a=b' already"):
+        parts(table.assign(site=["a=b", "a"] * 45, **{"site=a": ["b", "a"] * 45}))
+
+
+def test_codes_beside_missing_cells_are_the_same_codes():
+    encoding = Encoding({"a": ("1", "2", "3a")})
+    encoded = encoding.encoded(pd.DataFrame({"a": [1.0, 2.0, np.nan]}))
+    assert encoded["a=2"].tolist()[:2] == [0.0, 1.0]
+    assert encoded.loc[2].isna().all()
+
+
+def test_odd_headers_are_told(tmp_path):
+    with pytest.warns(GPSWarning, match="columns named a more than once"):
+        assert list(written(tmp_path, NUMBERS, header="a,a,response")) == ["a", "a.1", "response"]
+    with pytest.raises(GPSError, match="no column 'y'; the table has a, 'b ', ' y'"):
+        split_table(written(tmp_path, NUMBERS, header="a,b , y"), "y")
+    with pytest.raises(GPSError, match="commas, semicolons or tabs must separate columns"):
+        split_table(pd.DataFrame({"a|y": ["1|2", "3|4"]}), "y")
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+def test_ordinary_files_from_elsewhere_are_read(tmp_path, ending):
+    rows = ["\ufeffa,b,response,", *(f'{number},"u\nv{number % 2}",{number * 1.5},' for number in range(9))]
+    (tmp_path / "data.csv").write_bytes(ending.join([*rows, ""]).encode())
+    table = read_table(tmp_path / "data.csv")
+    assert list(table) == ["a", "b", "response"]  # a separator at the end of lines makes no column
+    assert parts(table).encoding.levels == {"b": ("u\nv0", "u\nv1")}
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "data.csv").write_bytes(b"a,y\n1\0,2\n3\0,4\n")
+    with pytest.raises(GPSError, match="holds NUL bytes"):
+        read_table(tmp_path / "data.csv")
+
+
+def test_infinite_classes_are_named():
+    with pytest.raises(GPSError, match="column 'y' holds inf in row 2"):
+        check_labels(pd.Series([1.0, np.inf, 2.0], name="y"))
+
+
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_categories_and_missing_values_from_the_command_line(table, tmp_path):
     table.loc[3, "dose"] = np.nan

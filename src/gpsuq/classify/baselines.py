@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
-from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import torch
@@ -18,6 +20,8 @@ from gpsuq.classify.network import NetworkClassifier, like_weights
 from gpsuq.core.seeds import derive_seed, random_block, seed_from
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
+from gpsuq.engine.parallel import independent
+from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 
@@ -119,7 +123,11 @@ class EnsembleClassifier(PlainClassifier):
         first = seed_from(self.random_state)
         shared = {name: getattr(self, name) for name in ("network", "recipe", "fabric", "progress")}
         seeds = [derive_seed(first, "member", number) >> 32 for number in range(self.n_members)]
-        return self._joined([PlainClassifier(**shared, random_state=seed).fit(X, y, **options) for seed in seeds])
+        members = [PlainClassifier(**shared, random_state=seed) for seed in seeds]
+        fit = partial(PlainClassifier.fit, **options)
+        fabric_or_default(self.fabric)  # processes join before members are dealt out
+        bar = "members" if self.progress else None
+        return self._joined(independent(fit, [(member, X, y) for member in members], bar=bar))
 
     @classmethod
     def of(cls, members: Sequence[PlainClassifier]) -> EnsembleClassifier:
@@ -149,29 +157,42 @@ class EnsembleClassifier(PlainClassifier):
         return torch.stack([network(x) for network in networks[draws.start : draws.stop]], 1)
 
 
+@dataclass
+class _Sampling:
+    """One pass that samples: which draws, by which seed, and how many dropout layers were called so far."""
+
+    draws: slice
+    seed: int
+    calls: int = 0
+
+    def masks(self, p: float, shape: torch.Size) -> Tensor:
+        """Return the masks of the layer that is called, (draw, ...), and go on to the next one."""
+        blocks = [
+            random_block(self.seed, "dropout", self.calls, draw) for draw in range(self.draws.start, self.draws.stop)
+        ]
+        self.calls += 1
+        kept = torch.stack([torch.rand(shape, generator=block) for block in blocks])
+        return (kept >= p).float() / (1.0 - p if p < 1.0 else 1.0)
+
+
+_sampling: ContextVar[_Sampling | None] = ContextVar("sampling", default=None)
+
+
 class _DrawnDropout(nn.Module):
-    """Dropout whose masks can be fixed for each draw; the first call in a pass makes a row of every draw.
+    """Dropout whose masks are fixed for each draw in a pass that samples; the first call there makes rows of draws."""
 
-    The layers of a network share which ``draws`` are sampled, None for none, by which ``seed``, and ``calls`` so far.
-    """
-
-    def __init__(self, p: float, shared: SimpleNamespace) -> None:
+    def __init__(self, p: float) -> None:
         super().__init__()
-        self.p, self.shared = p, shared
+        self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        draws: slice | None = self.shared.draws
-        if draws is None:
+        sampling = _sampling.get()
+        if sampling is None:
             return nn.functional.dropout(x, self.p, self.training)
-        number = self.shared.calls
-        self.shared.calls += 1
-        rows = x[:, None] if number == 0 else x.unflatten(0, (-1, draws.stop - draws.start))
-        return (rows * self._masks(x.shape[1:], draws, number).to(x)).flatten(0, 1)
-
-    def _masks(self, shape: torch.Size, draws: slice, number: int) -> Tensor:
-        blocks = [random_block(self.shared.seed, "dropout", number, draw) for draw in range(draws.start, draws.stop)]
-        kept = torch.stack([torch.rand(shape, generator=block) for block in blocks])
-        return (kept >= self.p).float() / (1.0 - self.p)
+        first = sampling.calls == 0
+        masks = sampling.masks(self.p, x.shape[1:])
+        rows = x[:, None] if first else x.unflatten(0, (-1, len(masks)))
+        return (rows * masks.to(x)).flatten(0, 1)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -193,12 +214,11 @@ class DropoutNetwork(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = copy.deepcopy(module)
-        self.shared = SimpleNamespace(draws=None, seed=0, calls=0)
         found = 0
         for parent in list(self.module.modules()):
             for name, child in parent.named_children():
                 if type(child) is nn.Dropout:
-                    setattr(parent, name, _DrawnDropout(child.p, self.shared))
+                    setattr(parent, name, _DrawnDropout(child.p))
                     found += 1
                 elif isinstance(child, nn.modules.dropout._DropoutNd):
                     raise GPSError(f"layer {name!r} is of type {type(child).__name__}; only nn.Dropout can be sampled")
@@ -212,7 +232,7 @@ class DropoutNetwork(nn.Module):
 
     def sample(self, x: Tensor, draws: slice, seed: int) -> Tensor:
         """Return the outputs of the draws with these numbers, (n, draw, ...); each leaves out nodes of its own."""
-        self.shared.draws, self.shared.seed, self.shared.calls = draws, seed, 0
+        before = _sampling.set(_Sampling(draws, seed))
         try:
             output: Tensor = self.module(x)
         except RuntimeError as error:
@@ -220,5 +240,5 @@ class DropoutNetwork(nn.Module):
                 f"the network cannot be sampled ({error}): is there a skip connection around a dropout layer?"
             ) from error
         finally:
-            self.shared.draws = None
+            _sampling.reset(before)
         return output.reshape(len(x), -1, *output.shape[1:])

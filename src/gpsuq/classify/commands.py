@@ -63,8 +63,9 @@ def fit(
         from gpsuq.errors import GPSError, GPSWarning
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import write_checks
-        from gpsuq.storage import replaced, write_model, written_files
-        from gpsuq.tables.reading import numbered, read_table, split_table
+        from gpsuq.storage import write_model
+        from gpsuq.storage.directories import replaced, written_files
+        from gpsuq.tables.reading import numbered, read_table, split_table, write_table
 
         if by_class and target_error is None:
             raise GPSError("--by-class needs the error that certain rows may have: add --target-error")
@@ -88,12 +89,13 @@ def fit(
                     warnings.warn(f"the verdict is the usual one: {error}", GPSWarning, stacklevel=1)
             X, y = table.X.loc[aside], table.y.loc[aside]
             verdicts = estimator.uncertainty(X)
-            write_model(estimator, folder)
             if table.encoding.levels:
                 table.encoding.write(folder)
-            numbered(_verdict_table(verdicts, X.index).assign(truth=y)).to_csv(folder / "verdicts.csv")
+            judged_rows = numbered(_verdict_table(verdicts, X.index).assign(truth=y))
+            write_table(judged_rows, folder / "verdicts.csv", index=True)
             checks = classifier_checks(estimator, numbered(X), y, verdicts=verdicts)
             write_checks(checks, folder)
+            write_model(estimator, folder)  # after what is read with it
             write_page(checked_classifier_page(estimator, checks), folder / "report.html")
     files = written_files(out)
     judged = {"judged": len(X), "uncertain": checks["uncertain"]}
@@ -139,8 +141,9 @@ def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
 def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     """Print the classes, what certain means, and what to be careful about."""
     from gpsuq.classify.decisions import threshold_in_words
+    from gpsuq.errors import listed
 
-    classes, threshold = ", ".join(map(str, estimator.classes_)), threshold_in_words(estimator.certain_above_)
+    classes, threshold = listed(estimator.classes_), threshold_in_words(estimator.certain_above_)
     console.print(
         f"{type(estimator).__name__} of {classes}; certain where a class has a probability above {threshold} in "
         f"{1 - estimator.uqc_level_:.0%} of the draws.",

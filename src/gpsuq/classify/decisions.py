@@ -133,7 +133,9 @@ def assess(
     wanted = (*levels, uqc_level)
     if not all(0.0 <= level <= 1.0 for level in wanted):
         raise GPSError(f"levels must be between 0 and 1, got {list(wanted)}")
-    *quantiles, uqc = np.quantile(draws, wanted, axis=1)
+    ordered = np.ascontiguousarray(draws.swapaxes(1, 2))
+    ordered.sort(axis=2)  # or quantiles take three times as long
+    *quantiles, uqc = np.quantile(ordered, wanted, axis=2, overwrite_input=True)
     mean = draws.mean(1)
     predictive, expected = entr(mean).sum(1), entr(draws).sum(2).mean(1)
     return ClassUncertainty(

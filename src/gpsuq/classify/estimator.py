@@ -24,7 +24,9 @@ from gpsuq.core.noise import NoisyNetwork, noisify
 from gpsuq.core.seeds import random_block, seed_from
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
+from gpsuq.engine.parallel import independent
 from gpsuq.engine.progress import stage
+from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 
@@ -171,22 +173,21 @@ class GPSClassifier(NetworkClassifier):
             self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
             return super().fit(X, y, checkpoint=checkpoint, **options)  # type: ignore[no-any-return]
         seed = seed_from(self.random_state)
-        if validation is None:
-            X, y, validation = self._split(X, y, seed)
-        areas: list[float] = []
-        best = self
-        for weight in SPREAD_WEIGHTS:
+        X, y, validation = self._split(X, y, seed) if validation is None else (X, y, validation)
+
+        def tried(weight: float) -> tuple[float, GPSClassifier]:
             folder = None if checkpoint is None else Path(checkpoint) / f"spread{weight:g}"
-            tried = copy.copy(self)
-            tried.random_state, tried.spread_weight_ = seed, weight
+            model = copy.copy(self)
+            model.random_state, model.spread_weight_ = seed, weight
             with stage(f"spread weight {weight:g}"):
-                NetworkClassifier.fit(tried, X, y, checkpoint=folder, **options)
-                verdicts = tried.uncertainty(validation[0])
-            area = risk_coverage(verdicts.uqc_shortfall, tried._wrong(verdicts, validation[1])).area
-            if not areas or area < min(areas):  # on ties the higher price
-                best = tried
-            areas.append(area)
-        self._take_over(best)
+                NetworkClassifier.fit(model, X, y, checkpoint=folder, **options)
+                verdicts = model.uncertainty(validation[0])
+            return risk_coverage(verdicts.uqc_shortfall, model._wrong(verdicts, validation[1])).area, model
+
+        fabric_or_default(self.fabric)  # processes join before trainings are dealt out
+        bar = "spread weights" if self.progress else None
+        areas, models = zip(*independent(tried, [(weight,) for weight in SPREAD_WEIGHTS], bar=bar), strict=True)
+        self._take_over(models[areas.index(min(areas))])  # on ties the higher price
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
         return self
 

@@ -8,30 +8,55 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils import column_or_1d
 from torch import Tensor
 
-from gpsuq.core.observations import lost_digits
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.core.observations import check_finite_rows, lost_digits
+from gpsuq.errors import GPSError, GPSWarning, listed
 from gpsuq.tables.reading import quoted
 
-_NAMED = 5  # columns in a message
+_PART = 1000  # observations that are checked at once
 
 
 def warn_of_lost_digits(X: Any, names: NDArray[Any] | None) -> None:
     """Warn of columns of a table that say nothing any more once they are float32, as networks take them."""
     lost = lost_digits(X) if X.ndim == 2 else []
     if lost:
-        shown = ", ".join(f"x{column}" if names is None else str(names[column]) for column in lost[:_NAMED])
-        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        shown = listed((f"x{column}" if names is None else names[column] for column in lost), most=5)
         warnings.warn(
-            f"X varies little around a large value in {shown}{more}, and float32 keeps only seven digits: subtract a "
+            f"X varies little around a large value in {shown}, and float32 keeps only seven digits: subtract a "
             "constant from each of these columns, here and in predictions",
             GPSWarning,
             stacklevel=6,
         )
+
+
+class Mapped:
+    """Inputs in a file (``numpy.memmap``), checked in parts; those of some rows are a float32 tensor when asked for.
+
+    >>> import tempfile, numpy as np
+    >>> from gpsuq.classify.inputs import Mapped
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/images.npy", np.zeros((100, 1, 8, 8), dtype=np.uint8))
+    ...     images = Mapped(np.load(f"{folder}/images.npy", mmap_mode="r"))
+    >>> len(images), images.shape, images[:5].shape, images[:5].dtype
+    (100, (100, 1, 8, 8), torch.Size([5, 1, 8, 8]), torch.float32)
+    """
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array, self.shape = array, array.shape
+        for start in range(0, len(array), _PART) if array.dtype.kind == "f" else ():
+            check_finite_rows("X", self[start : start + _PART].numpy(), start)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, rows: slice | Tensor) -> Tensor:
+        index = rows if isinstance(rows, slice) else rows.numpy()
+        return torch.from_numpy(np.array(self.array[index], dtype=np.float32))
 
 
 def is_loader(X: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 import numbers
 from abc import ABC, abstractmethod
@@ -15,22 +16,24 @@ import torch
 from lightning_fabric import Fabric
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from gpsuq.classify.decisions import CERTAIN_ABOVE, UQC_LEVEL, ClassUncertainty, Flags, Threshold, assess, joined, wrong
 from gpsuq.classify.findings import training_findings
-from gpsuq.classify.inputs import is_loader, labels_of, warn_of_lost_digits
+from gpsuq.classify.inputs import Mapped, is_loader, labels_of, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
 from gpsuq.classify.sequential import SequentialTest, draws_in_looks
 from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
 from gpsuq.core.observations import check_finite_rows
-from gpsuq.core.seeds import seed_from, seeded
+from gpsuq.core.seeds import seed_from, seeded, unmoved
 from gpsuq.engine.diagnostics import Finding
-from gpsuq.engine.fitting import whole_or_not_at_all
+from gpsuq.engine.fingerprint import fingerprint
+from gpsuq.engine.fitting import validated, whole_or_not_at_all
 from gpsuq.engine.loop import train
 from gpsuq.engine.networks import Loss, NetworkTraining
 from gpsuq.engine.progress import counting_bar, training_bar
+from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
 from gpsuq.engine.sources import ArrayBatches, Batches, LoaderBatches
 from gpsuq.errors import GPSError
@@ -134,7 +137,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         with seeded(seed, "init"):
             initial = self._initial(example)
             network = self._made(initial, like_weights(initial, example[:_SOME]))
-        fabric = Fabric(accelerator="cpu", devices=1, precision="32-true") if self.fabric is None else self.fabric
+        fabric = fabric_or_default(self.fabric)
         network = network.to(fabric.device)
         self._check_outputs(network, example)
         training = NetworkTraining(network, self._loss(recipe), batches, recipe, seed, fabric, self._about())
@@ -181,11 +184,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         x = self._inputs(X, reset=True)
         labels = labels_of(y, len(x))
         self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
-        return ArrayBatches(x, torch.from_numpy(self._encoded(labels)), recipe.batch_size, seed, augment), x
+        batches = ArrayBatches(x, torch.from_numpy(self._encoded(labels)), recipe.batch_size, seed, augment)
+        return batches, x if isinstance(x, Tensor) else x[:_SOME]
 
     def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None, seed: int) -> tuple[Batches, Tensor]:
         """Pass through a loader once: check it, learn its classes, count its batches."""
-        example, found = None, []
+        example, found, seen = None, [], hashlib.blake2b(digest_size=16)
         for number, item in enumerate(loader):
             if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], Tensor):
                 raise GPSError("the DataLoader must yield pairs (inputs, labels) of tensors")
@@ -196,6 +200,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 warn_of_lost_digits(x, None)
                 example = x.float()
             found.append(labels_of(y, len(x)))
+            seen.update(fingerprint((x, found[-1])).encode())
         if example is None:
             raise GPSError("the DataLoader yields nothing: check its dataset and batch size")
         names, counts = np.unique(np.concatenate(found), return_counts=True)
@@ -203,8 +208,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self.input_shape_ = tuple(example.shape[1:])
         self.n_features_in_ = int(np.prod(self.input_shape_))
         n_batches = sum(len(labels) > 1 for labels in found)
-        batches = LoaderBatches(loader, lambda y: torch.from_numpy(self.encoded(y)), n_batches, tuple(counts), seed)
-        return batches, example
+        # What a loader changes at random, by numbers that torch does not seed, cannot tell data from others.
+        digest = f"{seen.hexdigest()} in {counts}" if _repeats(loader, example, seed) else f"{counts}"
+        return LoaderBatches(loader, lambda y: torch.from_numpy(self.encoded(y)), n_batches, digest, seed), example
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
@@ -222,17 +228,21 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise GPSError(f"label {labels.tolist()[row]!r} in row {row} is none of the classes {known}")
         return found
 
-    def _inputs(self, X: Any, *, reset: bool = False) -> Tensor:
-        """Check inputs (n, ...), or those of a ``DataLoader``, and return them as a tensor of floats."""
+    def _inputs(self, X: Any, *, reset: bool = False) -> Tensor | Mapped:
+        """Check inputs (n, ...), or those of a ``DataLoader``, and return them as a tensor of floats.
+
+        An array of images in a file (``numpy.memmap``) stays there.
+        """
         if is_loader(X):
-            X = torch.cat([item[0] if isinstance(item, (tuple, list)) else item for item in X])
+            with unmoved():  # a DataLoader draws a seed even where it does not shuffle
+                X = torch.cat([item[0] if isinstance(item, (tuple, list)) else item for item in X])
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
         if X.ndim <= 2:
             table = X
-            X = validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
+            X = validated(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
             if reset:
                 warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
         array = np.asarray(X)
@@ -240,8 +250,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise GPSError(f"X must hold numbers, got {array.dtype}")
         if len(array) == 0:
             raise GPSError("X holds no observations")
-        array = np.array(array, dtype=np.float32)  # a copy: the user's may be read-only
-        check_finite_rows("X", array.reshape(len(array), -1))
+        result: Tensor | Mapped
+        if isinstance(X, np.memmap):
+            result = Mapped(X)
+        else:
+            array = np.array(array, dtype=np.float32)  # a copy: the user's may be read-only
+            check_finite_rows("X", array.reshape(len(array), -1))
+            result = torch.from_numpy(array)
         shape = array.shape[1:]
         if reset:
             self.input_shape_, self.n_features_in_ = shape, int(np.prod(shape))
@@ -249,11 +264,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit to a table
         elif shape != self.input_shape_:
             raise GPSError(f"an observation has shape {shape}, the network was trained on {self.input_shape_}")
-        return torch.from_numpy(array)
+        return result
 
     def _check_outputs(self, network: nn.Module, example: Tensor) -> None:
         few, training = like_weights(network, example[:_FEW]), network.training
-        with torch.no_grad():
+        with torch.no_grad(), unmoved():
             try:
                 output = network.eval()(few)
             except (RuntimeError, ValueError, IndexError) as error:
@@ -332,7 +347,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise GPSError(f"n_draws must be a positive integer, got {n_draws!r}")
         return int(min(n_draws, self._most_draws))
 
-    def _in_chunks(self, x: Tensor, n_draws: int, function: Callable[[int, Tensor], T]) -> list[T]:
+    def _in_chunks(self, x: Tensor | Mapped, n_draws: int, function: Callable[[int, Tensor], T]) -> list[T]:
         """Call a function with the number of the first and the observations of every part that is passed at once."""
         size = min(_IMAGES, max(1, _ROWS // n_draws))
         results = []
@@ -424,6 +439,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         tags.input_tags.three_d_array = True
         tags.non_deterministic = False
         return tags
+
+
+def _repeats(loader: Iterable[Any], example: Tensor, seed: int) -> bool:
+    """Whether a loader that is opened again with the same seed begins with the same inputs."""
+    with seeded(seed, "scan"):
+        return torch.equal(next(iter(loader))[0].float(), example)
 
 
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from gpsuq.classify.findings import training_findings
 from gpsuq.classify.network import NetworkClassifier
 from gpsuq.classify.plots import reliability_curves, risk_coverage_curves
 from gpsuq.core.noise import NoisyNetwork
+from gpsuq.core.summaries import largest
 from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 from gpsuq.plots.diagnostics import training_curve
@@ -42,6 +43,7 @@ NEEDS_ROWS = True
 IN_PYTHON = "classifier_page(gpsuq.load(path, network=...), X, y)"
 _RANKINGS = {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}
 _COVERAGES = np.round(np.linspace(0.5, 1.0, 101), 3)
+_MOST_CLASSES = 40  # shown of one observation, and in tables
 _MANY_UNCERTAIN = 0.2
 _POOR_CALIBRATION = 0.05
 
@@ -171,8 +173,15 @@ def _verdict_blocks(checks: Mapping[str, Any]) -> list[Block]:
         f"{share:.0%} of the observations are Uncertain. Train longer, or set the threshold by validation data: "
         "calibrate(X_val, y_val, target=0.9, of='coverage')."
     )
-    table = Table(by_class, "By predicted class")
+    table = _most_frequent(by_class, "By predicted class")
     return [table, Text(advice, "advice")] if share > _MANY_UNCERTAIN else [table]
+
+
+def _most_frequent(by_class: pd.DataFrame, caption: str) -> Table:
+    """Show the classes with the most observations, where there are very many."""
+    chosen = largest(by_class["observations"].to_numpy(), _MOST_CLASSES)
+    few = f": the {len(chosen)} most frequent of {len(by_class):,}" if len(chosen) < len(by_class) else ""
+    return Table(by_class.iloc[chosen], caption + few)
 
 
 def _quality(verdicts: ClassUncertainty, labels: NDArray[np.int64], errors: Flags) -> dict[str, Any]:
@@ -243,6 +252,7 @@ def _gallery(
     titles = [f"row {name}" for name in row_names(X.index)] if table else [f"observation {i + 1}" for i in range(n)]
     boxes = np.stack([*verdicts.quantiles.values(), verdicts.uqc], -1)
     scores = sorted(verdicts.scores.items(), key=lambda pair: pair[0] != "uqc_shortfall")  # the verdict's own first
+    most_probable = np.sort(np.argsort(-verdicts.mean, axis=1, kind="stable")[:, :_MOST_CLASSES], axis=1)
     items = [
         {
             "title": titles[row],
@@ -252,7 +262,8 @@ def _gallery(
             "uncertain": bool(verdicts.uncertain[row]),
             "wrong": bool(mistaken[row]),
             "scores": {name.replace("_", " "): float(f"{score[row]:.4g}") for name, score in scores},
-            "boxes": np.round(boxes[row], 4).tolist(),
+            "classes": most_probable[row].tolist(),
+            "boxes": np.round(boxes[row, most_probable[row]], 4).tolist(),
         }
         for row in chosen_items(verdicts, mistaken)
     ]
@@ -271,6 +282,8 @@ def _gallery_blocks(checks: Mapping[str, Any]) -> list[Block]:
     thresholds = np.broadcast_to(np.asarray(held["certain_above"], dtype=np.float64), len(lists["classes"]))
     gallery = Gallery(**lists, certain_above=thresholds.tolist())
     text = "Click on an observation, or press Enter on it, to see the distribution of its class probabilities."
+    if len(gallery.classes) > _MOST_CLASSES:
+        text += f" The {_MOST_CLASSES} classes that it is likeliest to be of are drawn."
     if len(gallery.items) < n:
         text += f" {len(gallery.items)} of {n:,} are here: wrong ones, Uncertain ones, and others at random."
     return [Text(text), gallery]
@@ -327,7 +340,7 @@ def _data_blocks(model: NetworkClassifier, checks: Mapping[str, Any]) -> list[Bl
     blocks: list[Block] = [Table(pd.DataFrame({"value": rows}), "What was judged")]
     if labels is not None:
         counts = pd.DataFrame({"observations": labels}, index=classes).rename_axis("label")
-        blocks.append(Table(counts, "How many observations each class has"))
+        blocks.append(_most_frequent(counts, "How many observations each class has"))
     if checks["columns"] is not None:
         blocks.append(Table(frame_from_json(checks["columns"]).rename_axis("column"), "Inputs"))
     return blocks

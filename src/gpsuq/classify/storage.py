@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -17,16 +16,17 @@ from gpsuq.classify.decisions import Threshold
 from gpsuq.classify.estimator import GPSClassifier
 from gpsuq.classify.network import NetworkClassifier
 from gpsuq.core.noise import NoisyNetwork, with_noise
-from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.fitting import check_parameters
 from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError, MissingCodeError
 from gpsuq.files import module_tensors, under
-from gpsuq.storage import feature_names, your_code
+from gpsuq.storage import SECONDS, your_code
+from gpsuq.storage.checking import Shapes, count, counts, feature_names, findings, number, table
 
 CLASSIFIERS: dict[str, type[NetworkClassifier]] = {
     cls.__name__: cls for cls in (GPSClassifier, PlainClassifier, DropoutClassifier, EnsembleClassifier)
 }
-_FITTED = ("uqc_level_", "certain_above_", "seed_", "losses_", "seconds_", "n_features_in_")
+_FITTED = ("uqc_level_", "certain_above_", "seed_", "losses_", "n_features_in_")
 _PREFIX = "network/"
 
 Network = nn.Module | Callable[[], nn.Module]
@@ -37,6 +37,31 @@ def describe(model: NetworkClassifier | NoisyNetwork) -> tuple[dict[str, Any], d
     if isinstance(model, NetworkClassifier):
         return _described(model), module_tensors(model.network_, _PREFIX)
     return _described_noise(model) | {"network": repr(model.module)}, module_tensors(model, _PREFIX)
+
+
+def check(config: dict[str, Any], shapes: Shapes) -> None:
+    """Raise where the config says what cannot be, or other sizes than the tensors have."""
+    for layer, noise_dim in zip(config.get("layers", ()), config.get("noise_dims", ()), strict=True):
+        if shapes[f"{_PREFIX}module.{layer}.noise_weight"][1] != noise_dim:
+            raise ValueError(f"layer {layer} has another number of noise inputs than {noise_dim}")
+    if config["type"] == NoisyNetwork.__name__:
+        return
+    fitted, sizes = config["fitted"], {size for shape in shapes.values() for size in shape}
+    number(fitted, "uqc_level_", above=0.0, most=1.0)
+    number({SECONDS: fitted.get("seconds_")} | config, SECONDS, least=0.0)  # 0.1 had it among what was fitted
+    count(fitted, "seed_")
+    for loss in fitted["losses_"]:
+        number({"losses_": loss}, "losses_")
+    if fitted["n_features_in_"] is not None:
+        count(fitted, "n_features_in_", least=1)
+    if "spread_weight" in config:
+        number(config, "spread_weight")
+    input_shape = counts(config["input_shape"], "input_shape", least=1)
+    if not config["own_network"] and not {*input_shape, len(config["classes"]["labels"])} <= sizes:
+        raise ValueError("the network in it has other inputs or classes")
+    members = {name.removeprefix(_PREFIX).split(".")[0] for name in shapes}
+    if config["type"] == EnsembleClassifier.__name__ and config["params"]["n_members"] != len(members):
+        raise ValueError(f"the ensemble in it has {len(members)} members")
 
 
 def restore(
@@ -68,6 +93,7 @@ def _described(estimator: NetworkClassifier) -> dict[str, Any]:
         "network": repr(estimator.network_),
         "classes": _written_classes(estimator.classes_),
         "input_shape": list(estimator.input_shape_),
+        SECONDS: estimator.seconds_,
         "feature_names": None if names is None else [str(name) for name in names],
         "fitted": {name: getattr(estimator, name) for name in _FITTED}
         | {"certain_above_": np.asarray(estimator.certain_above_).tolist()},
@@ -85,19 +111,22 @@ def _described(estimator: NetworkClassifier) -> dict[str, Any]:
 def _restored(config: dict[str, Any], tensors: dict[str, Tensor], network: Network | None) -> NetworkClassifier:
     recipe = config["params"]["recipe"]
     params = config["params"] | {"recipe": None if recipe is None else Recipe(**recipe)}
-    estimator = CLASSIFIERS[config["type"]](network=network if config["own_network"] else None, **params)
+    estimator = CLASSIFIERS[config["type"]](**params)
+    check_parameters(estimator)
+    estimator.network = network if config["own_network"] else None
     estimator.classes_ = _read_classes(config["classes"])
     estimator.input_shape_ = tuple(int(size) for size in config["input_shape"])
     for name in _FITTED:
         setattr(estimator, name, config["fitted"][name])
+    estimator.seconds_ = config[SECONDS] if SECONDS in config else config["fitted"]["seconds_"]
     estimator.certain_above_ = _read_threshold(estimator.certain_above_, len(estimator.classes_))
-    estimator.findings_ = [Finding(**finding) for finding in config.get("findings", [])]
+    estimator.findings_ = findings(config)
     if (names := feature_names(config, estimator.n_features_in_)) is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if isinstance(estimator, GPSClassifier):
-        path = config["spread_path"]
         estimator.spread_weight_ = config["spread_weight"]
-        estimator.spread_path_ = None if path is None else pd.DataFrame(path).set_index("spread_weight")
+        path = config["spread_path"]
+        estimator.spread_path_ = None if path is None else table(path, "spread_weight")
     with your_code("network", config["network"]) if config["own_network"] else nullcontext():
         estimator.network_ = _loaded(_built(estimator, config), tensors)
     return estimator
@@ -107,7 +136,7 @@ def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
     """Make a network like the one that was saved; its weights are still those of a new one."""
     if config["own_network"] and estimator.network is None:
         raise MissingCodeError(_asking(config["network"]))
-    example = torch.zeros(2, *estimator.input_shape_)
+    example = torch.zeros(()).expand(2, *estimator.input_shape_)  # takes no memory, whatever the shape
     if isinstance(estimator, EnsembleClassifier):
         return nn.ModuleList(estimator._initial(example) for _ in range(estimator.n_members))
     initial = estimator._initial(example)

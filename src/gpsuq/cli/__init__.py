@@ -33,7 +33,8 @@ app = typer.Typer(
         "Uncertainty quantification by generative parameter samplers.\n\n"
         "Example: gpsuq fit linear data.csv --target y --out model"
     ),
-    epilog="Exit codes: 0 done, 1 an error that is told on standard error, 2 wrong usage, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 an error that is told on standard error, 2 wrong usage, 130 interrupted, 143 "
+    "terminated.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

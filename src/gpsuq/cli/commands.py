@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 ModelArgument = Annotated[Path, typer.Argument(help="Directory of a saved model.")]
 
-data = typer.Typer(help="Fetch data sets.\n\nExample: gpsuq data get mnist", no_args_is_help=True)
+data = typer.Typer(help="Fetch data sets, and convert tables.\n\nExample: gpsuq data get mnist", no_args_is_help=True)
 
 
 def demo(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
@@ -72,6 +73,25 @@ def data_get(
     tell(console, sorted(folder.iterdir()), as_json=as_json, name=name)
 
 
+@data.command("convert")
+def data_convert(
+    source: Annotated[Path, typer.Argument(help="CSV file with a header.")],
+    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Write a CSV file, which may be larger than memory, as Parquet.
+
+    Example: gpsuq data convert data.csv --out data.parquet
+    """
+    with speaking() as console:
+        from gpsuq.tables.parquet import convert_csv
+
+        refuse_file(out, force=force)
+        n_rows = convert_csv(source, out)
+    tell(console, [out], as_json=as_json, rows=n_rows)
+
+
 def summary(model: ModelArgument, coverage: CoverageOption = 0.95, as_json: JsonOption = False) -> None:
     """Show the parameters of a saved model, with heterogeneity and estimation uncertainty side by side.
 
@@ -94,7 +114,8 @@ def report(
         Path | None, typer.Option("--out", help="HTML file; report.html in the directory otherwise.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="CSV or Parquet file of rows to judge; --out names their page.")
+        Path | None,
+        typer.Option("--data", help="CSV or Parquet file, or folder, of rows to judge; --out names their page."),
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="Column of outcomes or of true classes in that file.")
@@ -124,8 +145,12 @@ def report(
 
 def predict(
     model: ModelArgument,
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the fit.")],
-    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; otherwise it is printed.")] = None,
+    data: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file, or folder of Parquet files, with the columns of the fit.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="CSV or Parquet file to write; otherwise they are printed.")
+    ] = None,
     coverage: CoverageOption = 0.95,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -135,15 +160,25 @@ def predict(
     Example: gpsuq predict model new.csv --out predictions.csv
     """
     with speaking() as console:
-        from gpsuq.storage import part_of
-        from gpsuq.tables.reading import numbered, read_table
+        import pandas as pd
 
-        estimator = _predictor(model, "which predicts no rows; see gpsuq simulate")
-        table = _covariates(estimator, model, read_table(data), data)
-        estimator.progress = watched()
-        result = part_of(type(estimator).__name__, "commands").predicted(estimator, table, coverage)
+        from gpsuq.storage import part_of
+        from gpsuq.tables.parquet import ParquetTable, is_streamed, write_frames
+        from gpsuq.tables.reading import PARQUET, numbered, read_table
+
         refuse_file(out, force=force)
-    print_or_write(console, numbered(result), out, index=True, as_json=as_json, rows=len(result))
+        estimator = _predictor(model, "which predicts no rows; see gpsuq simulate")
+        estimator.progress = watched()
+        family = part_of(type(estimator).__name__, "commands")
+        parts = ParquetTable(data).frames() if is_streamed(data) else [read_table(data)]
+        tables = (_covariates(estimator, model, part, data) for part in parts)
+        results = (numbered(family.predicted(estimator, table, coverage)) for table in tables)
+        if out is not None and out.suffix in PARQUET:  # never held as a whole
+            n_rows = write_frames((result.reset_index() for result in results), out)
+            tell(console, [out], as_json=as_json, rows=n_rows)
+            return
+        result = pd.concat(list(results))
+    print_or_write(console, result, out, index=True, as_json=as_json, rows=len(result))
 
 
 def _predictor(model: Path, otherwise: str) -> Any:
@@ -173,12 +208,18 @@ def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) ->
 def _judged(model: Path, data: Path, target: str | None) -> Any:
     """Return the report of a saved regression or classifier on the rows of a file."""
     from gpsuq.storage import part_of
+    from gpsuq.tables.parquet import ParquetTable, is_streamed
     from gpsuq.tables.reading import check_columns, read_table
+    from gpsuq.tables.streaming import sampled
 
     estimator = _predictor(model, "and --data is for regressions and classifiers")
-    table = read_table(data)
+    stream = ParquetTable(data) if is_streamed(data) else None
+    table = read_table(data) if stream is None else sampled(stream)
     if target is not None:
         check_columns(table, [target])
     X = _covariates(estimator, model, table if target is None else table.drop(columns=target), data)
     y = None if target is None else table[target]
-    return part_of(type(estimator).__name__, "report").judged_page(estimator, X, y)
+    page = part_of(type(estimator).__name__, "report").judged_page(estimator, X, y)
+    if stream is None or len(table) == stream.n_rows:
+        return page
+    return replace(page, lead=f"A sample of the {stream.n_rows:,} rows in {data}: {page.lead}")

@@ -109,7 +109,8 @@ def digits(out: Path, *, progress: bool = False) -> tuple[list[Path], Page]:
     verdicts = model.uncertainty(test.pixels())
     out.mkdir(parents=True, exist_ok=True)
     table = verdicts.to_frame().assign(label=test.labels)
-    table.set_axis(table.index + 1).to_csv(out / "verdicts.csv", index_label="image")  # the gallery counts from 1, too
+    table = table.set_axis(pd.Index(table.index + 1, name="image"))  # the gallery counts from 1, too
+    write_table(table, out / "verdicts.csv", index=True)
     least = int(verdicts.uqc_shortfall.argmax())
     draws, image, truth = model.sample_proba(test.pixels()[[least]])[0], test.bytes[least], str(test.labels[least])
     title = "the most uncertain digit"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
@@ -77,8 +79,14 @@ def mean_interval(chain_means: Array, coverage: float) -> Array:
     if n_chains < 2:
         raise GPSError("an interval for the mean needs at least 2 chains: GPS(..., n_chains=4) or more")
     center, spread = chain_means.mean(0), between_chains(chain_means)
-    half = student_t.ppf(0.5 + check_coverage(coverage) / 2.0, n_chains - 1) * spread
+    half = _t_quantile(0.5 + check_coverage(coverage) / 2.0, n_chains - 1) * spread
     return np.stack([center - half, center + half])
+
+
+@lru_cache
+def _t_quantile(level: float, df: int) -> float:
+    """Return a quantile of Student's t, which thousands of coefficients share."""
+    return float(student_t.ppf(level, df))
 
 
 def between_chains(chain_means: Array) -> Array:

@@ -3,20 +3,23 @@ r"""Noise inputs for networks: :func:`noisify` turns any ``nn.Module`` into a ge
 The noise enters beside the input of an affine layer, :math:`W [x; z] + b = W_x x + W_z z + b`. Everything before that
 layer runs once per observation; from there on each observation is M rows, one for each draw. A layer that normalises
 over the batch then sees all draws, in training as in evaluation.
+
+Noise belongs to a call and not to a layer, so that several threads can share one network.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from gpsuq.core.seeds import random_block, unmoved
 from gpsuq.errors import GPSError
 
 _VECTORS = 128
@@ -29,7 +32,7 @@ class NoisyLinear(nn.Linear):
 
     Behind another such layer the rows are (n M, ..., p) already, and each gets the noise of its own draw.
     Of g < n rows of noise each serves as many neighbours, n / g rounded up. Noise is the same at all positions of an
-    observation that has several, (n, T, p). Between calls of :class:`NoisyNetwork` there is no noise, and
+    observation that has several, (n, T, p). Outside a call of :class:`NoisyNetwork` there is no noise, and
     the layer is the plain one.
     """
 
@@ -45,8 +48,6 @@ class NoisyLinear(nn.Linear):
         bound = 1.0 / math.sqrt(self.in_features + noise_dim)
         self.noise_weight = nn.Parameter(layer.weight.new_empty(self.out_features, noise_dim).uniform_(-bound, bound))
         self.register_buffer("noise_scale", layer.weight.new_ones(()))
-        self.noise: Tensor | None = None
-        self.shared, self.calls = SimpleNamespace(expanded=False), 0
         self.train(layer.training)
 
     def reset_parameters(self) -> None:
@@ -58,14 +59,14 @@ class NoisyLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Return the affine map of the input, once for each draw where there is noise."""
         plain = super().forward(input)
-        if self.noise is None:
+        now = _pass.get()
+        if now is None or self not in now.noise:
             return plain
-        self.calls += 1
-        if self.calls > 1:
+        if self in now.called:
             raise GPSError("the layer that was noisified is called twice in one pass: choose one that is called once")
-        moved = (self.noise_scale * self.noise) @ self.noise_weight.T  # (row of noise, draw, out)
-        rows = plain.unflatten(0, (-1, moved.shape[1])) if self.shared.expanded else plain[:, None]
-        self.shared.expanded = True
+        moved = (self.noise_scale * now.noise[self]) @ self.noise_weight.T  # (row of noise, draw, out)
+        rows = plain.unflatten(0, (-1, moved.shape[1])) if now.called else plain[:, None]
+        now.called.add(self)
         if 1 < len(moved) < len(rows):
             sharing = math.ceil(len(rows) / len(moved))
             moved = moved[:, None].expand(-1, sharing, -1, -1).flatten(0, 1)[: len(rows)]
@@ -78,6 +79,17 @@ class NoisyLinear(nn.Linear):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, noise_dim={self.noise_dim}"
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One call of a network: the noise of each noisy layer, and those that were called, behind which draws are rows."""
+
+    noise: dict[NoisyLinear, Tensor]
+    called: set[NoisyLinear] = field(default_factory=set)
+
+
+_pass: ContextVar[_Pass | None] = ContextVar("pass", default=None)
 
 
 class NoisyNetwork(nn.Module):
@@ -167,17 +179,15 @@ class NoisyNetwork(nn.Module):
         return self._passed(inputs, n, noise)
 
     def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor) -> Tensor:
-        # What its noisy layers share while they are called: whether observations are rows of draws yet.
-        layers, shared = self.noisy_layers, SimpleNamespace(expanded=False)
-        for layer, part in zip(layers, noise.split(self.noise_dims, -1), strict=True):
-            layer.noise, layer.shared, layer.calls = part, shared, 0
+        layers = self.noisy_layers
+        now = _Pass(dict(zip(layers, noise.split(self.noise_dims, -1), strict=True)))
+        before = _pass.set(now)
         try:
             output = self.module(*inputs)
         finally:
-            for layer in layers:
-                layer.noise = None
+            _pass.reset(before)
         for name, layer in zip(self.layers, layers, strict=True):
-            if layer.calls == 0:
+            if layer not in now.called:
                 raise GPSError(f"layer {name!r} is not called by the network's forward: choose another one")
         draws = noise.shape[1]
         if not isinstance(output, Tensor) or output.dim() < 1 or len(output) != n * draws:
@@ -188,22 +198,10 @@ class NoisyNetwork(nn.Module):
             )
         return output.reshape(n, draws, *output.shape[1:])
 
-    @contextmanager
-    def _evaluating(
-        self, modules: Iterable[nn.Module] = (), entering: Callable[[nn.Module, Any], None] | None = None
-    ) -> Iterator[None]:
-        """Evaluate without gradients, calling ``entering`` before each of the modules; put all back afterwards."""
-        modes = [(module, module.training) for module in self.module.modules()]
-        hooks = [] if entering is None else [module.register_forward_pre_hook(entering) for module in modules]
-        self.module.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module, mode in modes:
-                module.training = mode
-            for hook in hooks:
-                hook.remove()
+    def _on_trial(self) -> NoisyNetwork:
+        """Return a copy in evaluation with the same weights: to try it leaves modes and hooks of the network alone."""
+        weights = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
+        return copy.deepcopy(self, cast(dict[int, Any], weights)).eval()
 
     def check(self, *inputs: Any) -> None:
         """Pass a few observations, and compare with the slow way: the input repeated, one draw each.
@@ -212,21 +210,21 @@ class NoisyNetwork(nn.Module):
         or the layers behind it mix rows.
         """
         few = tuple(_some_rows(value) for value in inputs)
-        n, draws = len(few[0]), _TRIED_DRAWS
-        with self._evaluating():
-            noise = self.draw_noise(n, draws)
+        n, draws, trial = len(few[0]), _TRIED_DRAWS, self._on_trial()
+        noise = self.draw_noise(n, draws, random_block(0, "try", device=self.noisy_layers[0].noise_weight.device))
+        repeated = tuple(v.repeat_interleave(draws, 0) if isinstance(v, Tensor) else v for v in few)
+        with torch.no_grad():
             try:
-                fast = self._passed(few, n, noise)
+                fast = trial._passed(few, n, noise)
             except GPSError:
                 raise
             except (RuntimeError, ValueError, IndexError) as error:
-                self._plain_pass(few)  # the user's own mistake first
+                trial._plain_pass(few)  # the user's own mistake first
                 raise GPSError(
                     f"{self._where} cannot take noise: behind it an observation is one row for each draw, "
                     f"and the network fails on that ({error}); is there a skip connection around the layer?"
                 ) from error
-            repeated = tuple(v.repeat_interleave(draws, 0) if isinstance(v, Tensor) else v for v in few)
-            slow = self._passed(repeated, n * draws, noise.flatten(0, 1)[:, None])
+            slow = trial._passed(repeated, n * draws, noise.flatten(0, 1)[:, None])
         if not bool(torch.isfinite(slow).all()):
             raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
         size = slow.abs().max().clamp_min(1.0)
@@ -244,17 +242,19 @@ class NoisyNetwork(nn.Module):
         ``inputs`` shows which layers those are.
         """
         self.check(*inputs)
-        names = {module: name for name, module in self.module.named_modules()}
-        noisy = set(self.noisy_layers)
+        trial = self._on_trial()
+        names = {module: name for name, module in trial.module.named_modules()}
+        noisy = set(trial.noisy_layers)
         reached: set[str] = set()
 
         def entering(module: nn.Module, _: Any) -> None:
             if reached or module in noisy:
                 reached.add(names[module])
 
-        few = tuple(_some_rows(value) for value in inputs)
-        with self._evaluating(names, entering):
-            self._passed(few, len(few[0]), self.draw_noise(1, 1))
+        for module in names:
+            module.register_forward_pre_hook(entering)
+        with torch.no_grad():
+            trial.module(*(_some_rows(value) for value in inputs))
         self.trained = frozenset(reached)
         self.module.requires_grad_(False)
         for name in reached:
@@ -269,19 +269,21 @@ class NoisyNetwork(nn.Module):
         noise of unit size beside small features they would learn faster by the square of the ratio, and drown them. A
         layer whose features do not vary is left as it is.
         """
-        spreads: dict[NoisyLinear, Tensor] = {}
+        self.check(*inputs)
+        trial = self._on_trial()
 
         def entering(layer: nn.Module, entered: tuple[Any, ...]) -> None:
-            spreads[cast(NoisyLinear, layer)] = entered[0].flatten(0, -2).var(0, correction=0).mean().sqrt()
+            spreads[layer] = entered[0].flatten(0, -2).var(0, correction=0).mean().sqrt()
 
-        self.check(*inputs)
-        with self._evaluating(self.noisy_layers, entering):
-            self.module(*inputs)
-        for layer, spread in spreads.items():
-            if spread > 0.0:
-                layer.noise_scale.copy_(spread)
-                size = layer.weight.detach().square().mean() / layer.noise_weight.detach().square().mean()
-                layer.noise_weight.data *= size.sqrt()
+        spreads: dict[nn.Module, Tensor] = {}
+        for layer in trial.noisy_layers:
+            layer.register_forward_pre_hook(entering)
+        with torch.no_grad():
+            trial.module(*inputs)
+            for layer in trial.noisy_layers:  # its tensors are those of the network
+                if (spread := spreads[layer]) > 0.0:
+                    layer.noise_scale.copy_(spread)
+                    layer.noise_weight.mul_((layer.weight.square().mean() / layer.noise_weight.square().mean()).sqrt())
 
     def train(self, mode: bool = True) -> NoisyNetwork:
         """Switch between training and evaluation; layers whose features are kept stay in evaluation."""
@@ -312,7 +314,8 @@ def noisify(
 ) -> NoisyNetwork:
     """Return a copy of a network with a noise input at the affine layer named ``layer``, or at several of them.
 
-    Weights are kept, so that a trained network can be taken; the noise weights start as those of a new layer would.
+    Weights are kept, so that a trained network can be taken; the noise weights start as those of a new layer would:
+    torch's generator decides them, and is left where it stands.
 
     Parameters
     ----------
@@ -353,10 +356,11 @@ def with_noise(module: nn.Module, noise_dims: Mapping[str, int]) -> NoisyNetwork
     for name in noise_dims:
         _checked_layer(module, name)
     network = NoisyNetwork(copy.deepcopy(module), tuple(noise_dims))
-    for name, noise_dim in noise_dims.items():
-        parent, _, child = name.rpartition(".")
-        original = cast(nn.Linear, network.module.get_submodule(name))
-        setattr(network.module.get_submodule(parent), child, NoisyLinear(original, noise_dim))
+    with unmoved():
+        for name, noise_dim in noise_dims.items():
+            parent, _, child = name.rpartition(".")
+            original = cast(nn.Linear, network.module.get_submodule(name))
+            setattr(network.module.get_submodule(parent), child, NoisyLinear(original, noise_dim))
     return network
 
 

@@ -219,13 +219,14 @@ def _mask(mask: Any, y: Tensor) -> Tensor | None:
     return tensor
 
 
-def _check_finite(name: str, tensor: Tensor, mask: Tensor | None) -> None:
+def _check_finite(name: str, tensor: Tensor, mask: Tensor | None, first: int = 0) -> None:
     if torch.isfinite(tensor.sum()):  # one pass without a temporary; a sum may overflow where no entry is infinite
         return
     bad = ~torch.isfinite(tensor) if mask is None else ~torch.isfinite(tensor) & mask
     if bad.any():
         rows = bad.reshape(len(bad), -1).any(1)
-        raise GPSError(f"{name} has NaN or infinite values in {_rows(rows.nonzero().flatten())}; drop or fill them")
+        named = _rows(first + rows.nonzero().flatten())
+        raise GPSError(f"{name} has NaN or infinite values in {named}; drop or fill them")
 
 
 def evenly_spaced(n: int, count: int) -> Tensor:
@@ -233,10 +234,10 @@ def evenly_spaced(n: int, count: int) -> Tensor:
     return torch.linspace(0, n - 1, count, dtype=torch.float64).long()
 
 
-def check_finite_rows(name: str, values: np.ndarray) -> None:
-    """Raise where an array holds NaN or infinite values, and name their rows."""
+def check_finite_rows(name: str, values: np.ndarray, first: int = 0) -> None:
+    """Raise where an array holds NaN or infinite values, and name their rows, counted from ``first``."""
     if not np.isfinite(values.sum()):
-        _check_finite(name, torch.from_numpy(values), None)
+        _check_finite(name, torch.from_numpy(values), None, first)
 
 
 def _rows(index: Tensor) -> str:

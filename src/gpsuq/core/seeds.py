@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import numbers
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor
 from gpsuq.errors import GPSError
 
 _MASK_31 = 2**31 - 1
+_TURN = threading.RLock()
 
 
 def derive_seed(seed: int, purpose: str, *index: int) -> int:
@@ -72,18 +74,29 @@ def quasi_normal(n: int, dim: int, seed: int) -> Tensor:
 
 
 @contextmanager
+def unmoved() -> Iterator[list[torch.Generator]]:
+    """Give torch's global generators to a block, and put them back as they were afterwards.
+
+    They belong to the whole process, so blocks of several threads take turns.
+    """
+    with _TURN:
+        generators = [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_available() else ())]
+        states = [generator.get_state() for generator in generators]
+        try:
+            yield generators
+        finally:
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
+
+
+@contextmanager
 def seeded(seed: int, purpose: str, *index: int) -> Iterator[None]:
-    """Run a block with torch's global generator seeded for it, and put the caller's generator back afterwards.
+    """Run a block with torch's global generators seeded for it, and put them back as they were afterwards.
 
     ``torch.distributions`` samples from the global generator only.
     """
-    generators = [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_available() else ())]
-    states = [generator.get_state() for generator in generators]
-    try:
+    with unmoved() as generators:
         # Not torch.manual_seed: it formats a stack trace for every backend that has not been started, at every step.
         for generator in generators:
             generator.manual_seed(derive_seed(seed, purpose, *index))
         yield
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)

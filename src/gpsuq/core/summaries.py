@@ -46,6 +46,16 @@ def summary_table(
     return pd.DataFrame.from_dict(rows, orient="index", columns=_SUMMARY).rename_axis("parameter")
 
 
+def largest(values: NDArray[np.floating], most: int) -> NDArray[np.intp]:
+    """Return the places of at most so many of the numbers, those of the largest size, in their own order.
+
+    >>> import numpy as np
+    >>> largest(np.array([1.0, -3.0, 0.5, 2.0]), 2)
+    array([1, 3])
+    """
+    return np.sort(np.argsort(-np.abs(values), kind="stable")[:most])
+
+
 def density_pieces(draws: pd.DataFrame, coverage: float) -> pd.DataFrame:
     """Return the separate pieces of each column's highest-density region: where subgroups lie, and how large they are.
 

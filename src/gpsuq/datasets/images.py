@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,14 @@ from numpy.typing import NDArray
 
 from gpsuq.datasets.download import find
 from gpsuq.errors import GPSError
+from gpsuq.files import regular_file
 
 Split = Literal["train", "test"]
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR_IMAGES = 10_000  # in a file
 _CIFAR_RECORD = 1 + 3 * 32 * 32
+_MOST_BYTES = 1 << 30
 _AGAIN = "fetch it again with `gpsuq data get {} --force`"
 _DIGITS_TEST_SHARE = 4  # every fourth digit
 
@@ -107,7 +110,7 @@ def read_idx(path: str | Path, dimensions: int) -> NDArray[np.uint8]:
     if len(content) < start or content[:4] != bytes([0, 0, 8, dimensions]):
         raise GPSError(f"{path} is not an IDX file of bytes in {dimensions} dimensions")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
-    if len(content) - start != np.prod(shape, dtype=np.int64):
+    if len(content) - start != math.prod(shape):
         raise GPSError(
             f"{path} says that it holds {shape} bytes, and holds {len(content) - start}; {_AGAIN.format('mnist')}"
         )
@@ -117,8 +120,12 @@ def read_idx(path: str | Path, dimensions: int) -> NDArray[np.uint8]:
 def _content(path: Path, name: str) -> bytes:
     """Read a file of a data set, compressed or not."""
     try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
+        with regular_file(path) as file:
+            content: bytes = (gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file).read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:  # a few bytes can unpack to any number of them
+            raise OSError(f"it holds more than {_MOST_BYTES:,} bytes")
+        return content
+    except (OSError, EOFError, zlib.error, GPSError) as error:
         raise GPSError(f"{path} is damaged ({error}); {_AGAIN.format(name)}") from error
 
 

@@ -89,28 +89,28 @@ def warn_of_small_weights(weight: Tensor) -> None:
 class ChainWeights:
     """Training weights of any rows for every chain, (chain, row), computed when asked for where they are many.
 
-    A chain's held-out rows weigh nothing in its training.
+    A chain's held-out rows weigh nothing in its training. ``weight`` is that of all n rows; of a stream it is that of
+    the rows with the numbers ``known``, which stand for all, and others bring their own.
     """
 
-    def __init__(self, plan: ChainPlan, n: int, weight: Tensor | None, seed: int) -> None:
+    def __init__(self, plan: ChainPlan, n: int, weight: Tensor | None, seed: int, known: Tensor | None = None) -> None:
         self.plan, self.n, self.weight, self.seed = plan, n, weight, seed
+        self._known = torch.arange(n) if known is None else known
         if weight is not None and plan.reweight == "bootstrap":
             warn_of_small_weights(weight)
         self.held_out = self._choose_held_out()
-        self._slot: Tensor | None = None
         if self.held_out is not None:
-            pool = self.held_out.unique()
-            self._slot = torch.full((n,), len(pool), dtype=torch.int64)
-            self._slot[pool] = torch.arange(len(pool))
-            self._left_out = torch.zeros(plan.n_chains, len(pool) + 1, dtype=torch.bool)
-            self._left_out.scatter_(1, self._slot[self.held_out], True)
+            self._pool = self.held_out.unique()
+            self._left_out = torch.zeros(plan.n_chains, len(self._pool), dtype=torch.bool)
+            self._left_out.scatter_(1, torch.searchsorted(self._pool, self.held_out), True)
         self.mean = self._mean()
-        few = n * plan.n_chains <= _MOST_STORED and not self.uniform
-        self._table = self._scaled(torch.arange(n)) if few else None
+        few = n * plan.n_chains <= _MOST_STORED and not self.uniform and known is None
+        self._table = self._scaled(self._known, self.weight) if few else None
+        self._known = self._known if known is not None else torch.empty(0)  # as many numbers as rows
 
     def _choose_held_out(self) -> Tensor | None:
         """Choose each chain's own rows, (chain, number held out); None where there are too few to learn from."""
-        pool = torch.arange(self.n)
+        pool = self._known
         if self.weight is not None:
             pool = pool[self.weight > 0]
         if len(pool) > _POOL_ROWS:
@@ -136,34 +136,42 @@ class ChainWeights:
 
     def _mean(self) -> Tensor:
         """Mean training weight of each chain, so that its loss is a weighted mean; rows evenly spaced tell it."""
-        rows = torch.arange(self.n) if self.weight is None else self.weight.nonzero().flatten()
-        mean = self._raw(rows[:: -(-len(rows) // _MEAN_ROWS)]).mean(1)
+        places = torch.arange(len(self._known)) if self.weight is None else self.weight.nonzero().flatten()
+        some = places[:: -(-len(places) // _MEAN_ROWS)]
+        mean = self._raw(self._known[some], None if self.weight is None else self.weight[some]).mean(1)
         if not bool((mean > 0).all()):
             raise GPSError("weights are so small that nothing is left of them: rescale them to a mean of 1")
-        return mean * (len(rows) / self.n)
+        return mean * (len(places) / len(self._known))
 
-    def _raw(self, rows: Tensor) -> Tensor:
-        base = torch.ones(len(rows), dtype=torch.float64) if self.weight is None else self.weight[rows].double()
+    def _raw(self, rows: Tensor, weight: Tensor | None) -> Tensor:
+        base = torch.ones(len(rows), dtype=torch.float64) if weight is None else weight.double()
         if self.plan.reweight is None:
             weights = base.expand(self.plan.n_chains, -1)
         else:
             uniform = uniform_by_row(self.seed, "bootstrap", self.plan.n_chains, rows)
-            if self.weight is None:
+            if weight is None:
                 weights = -uniform.log()
             else:
                 weights = torch.from_numpy(gammaincinv(base.numpy(), uniform.numpy())).nan_to_num()
             average = weights.mean(0)
             weights = weights * torch.where(average > 0, base / average, 0.0)
-        if self._slot is None:
+        if self.held_out is None:
             return weights
-        return weights * ~self._left_out[:, self._slot[rows]]
+        place = torch.searchsorted(self._pool, rows).clamp_max(len(self._pool) - 1)
+        left_out: Tensor = self._left_out[:, place] & (self._pool[place] == rows)
+        return weights * ~left_out
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Return the weights of ``rows``, scaled to a mean of 1 over all rows of each chain."""
-        return self._scaled(rows) if self._table is None else self._table[:, rows]
+    def __call__(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the weights of ``rows``, scaled to a mean of 1 over all rows of each chain.
 
-    def _scaled(self, rows: Tensor) -> Tensor:
-        return self._raw(rows) / self.mean[:, None]
+        Rows of a stream bring their ``weight``.
+        """
+        if self._table is not None:
+            return self._table[:, rows]
+        return self._scaled(rows, self.weight[rows] if weight is None and self.weight is not None else weight)
+
+    def _scaled(self, rows: Tensor, weight: Tensor | None) -> Tensor:
+        return self._raw(rows, weight) / self.mean[:, None]
 
     @property
     def uniform(self) -> bool:

@@ -1,12 +1,16 @@
-"""Trainings on disk: one file each, written atomically with a checksum, and gone on from bit for bit.
+"""Trainings on disk: the last two states of each, written atomically with a checksum, and gone on from bit for bit.
 
-One fit is kept by its ``checkpoint=``, all trainings of a command by :func:`resumable`. A disk that is full costs a
-warning and the newest checkpoint, never the run.
+One fit is kept by its ``checkpoint=``, all trainings of a command by :func:`resumable`. Ctrl-C and SIGTERM let the step
+end and keep it. A disk that is full costs a warning and the newest checkpoint, never the run.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,13 +22,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpsuq.engine.ranks import rank, wait_for_all
 from gpsuq.engine.task import Task
-from gpsuq.errors import CheckpointError, GPSWarning
+from gpsuq.errors import CheckpointError, GPSWarning, stopped
 from gpsuq.files import read_state, write_state
 
-FILE = "training.safetensors"
+FILE, BEFORE = "training.safetensors", "before.safetensors"
 UNFINISHED = ".unfinished"
 """Name, or end of the name, of the directory that holds what a command had done when it was interrupted."""
+
+_SECONDS = 300.0  # between two checkpoints at most, however long an epoch is
 
 
 @dataclass
@@ -61,15 +68,15 @@ def resumable(directory: Path | None, *, keep: bool = False) -> Iterator[None]:
     token = _block.set(_Block(directory))
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:
         if not directory.exists():
             raise
-        raise KeyboardInterrupt(
-            f"interrupted; what was done is in {directory}: give the same command again to go on from there"
-        ) from None
+        message = f"interrupted; what was done is in {directory}: give the same command again to go on from there"
+        raise stopped(stop, message) from None
     finally:
         _block.reset(token)
-    if not keep:
+    wait_for_all()  # others may still read what is finished
+    if not keep and rank() == 0:
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -77,6 +84,19 @@ def was_resumed() -> bool:
     """Whether a training in the :func:`resumable` block around was read from disk: times do not count it."""
     block = _block.get()
     return block is not None and block.read
+
+
+def place_of_tasks() -> Path | None:
+    """Return a directory in the :func:`resumable` block around for tasks that each count anew; None without a block."""
+    block = _block.get()
+    return None if block is None else block.place("tasks")
+
+
+def note_resumed() -> None:
+    """Let the :func:`resumable` block around know that a task of it read a training from disk."""
+    block = _block.get()
+    if block is not None:
+        block.read = True
 
 
 @contextmanager
@@ -93,54 +113,91 @@ def keeping(task: Task, directory: Path | None, *, writes: bool) -> Iterator[Cal
     identity = task.identity()
     place = block.place(identity) if directory is None and block is not None else directory
     assert place is not None
-    went_on = (place / FILE).is_file() and _went_on(task, place, identity, asked=directory is not None)
+    went_on = _went_on(task, place, identity, asked=directory is not None)
     if block is not None:
         block.read = block.read or went_on
-    blocks = 0
+    kept = time.monotonic()
 
-    def keep() -> None:
-        nonlocal blocks
-        blocks += 1
-        if writes and (task.finished or blocks % task.keep_every == 0):
-            _write(place, task, identity)
+    with _heeding_signals() as heard:
 
+        def keep() -> None:
+            nonlocal kept
+            due = task.finished or task.step % task.keep_every == 0 or time.monotonic() - kept > _SECONDS
+            if writes and (due or heard):
+                _write(place, task, identity)
+                kept = time.monotonic()
+            if heard:
+                raise KeyboardInterrupt if heard[0] == signal.SIGINT else SystemExit(128 + heard[0])
+
+        try:
+            yield keep
+        except KeyboardInterrupt:
+            if not (place / FILE).is_file():
+                raise
+            raise KeyboardInterrupt(
+                f"interrupted at step {task.step} of {task.n_steps}; the same call with checkpoint={str(place)!r} goes "
+                "on from there"
+            ) from None
+
+
+@contextmanager
+def _heeding_signals() -> Iterator[list[int]]:
+    """Yield a list that names the signals to stop that came, so that a step can end; the second one interrupts it."""
+    heard: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # others get no signals
+        yield heard
+        return
+
+    def hear(number: int, _: object) -> None:
+        heard.append(number)
+        if len(heard) > 1:
+            raise KeyboardInterrupt
+
+    usual = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield keep
-    except KeyboardInterrupt:
-        # A step may have been cut short, so what was kept last is what the next run goes on from.
-        if not (place / FILE).is_file():
-            raise
-        raise KeyboardInterrupt(
-            f"interrupted at step {task.step} of {task.n_steps}; the same call with checkpoint={str(place)!r} goes on "
-            "from there"
-        ) from None
+        yield heard
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def _went_on(task: Task, place: Path, identity: str, *, asked: bool) -> bool:
-    """Restore a task from its checkpoint, and return whether that was done: a damaged one costs a warning.
+    """Restore a task from the newest checkpoint that is whole, and return whether there was one.
 
-    One that was ``asked`` for is an error.
+    Damaged ones cost a warning; if one was ``asked`` for, and none is whole, that is an error.
     """
-    try:
-        tensors, meta = read_state(place / FILE)
-    except CheckpointError as error:
-        if asked:
-            raise
-        warnings.warn(f"{error}: training started anew", GPSWarning, stacklevel=4)
-        return False
-    if meta.get("fingerprint") != identity:
-        raise CheckpointError(
-            f"{place / FILE} belongs to a training of another model, of other first weights, or with other data, "
-            "settings or seed; delete it, or choose another directory"
-        )
-    task.restore(tensors, meta)
-    return True
+    damage: list[CheckpointError] = []
+    for path in (place / FILE, place / BEFORE):
+        if not path.is_file():
+            continue
+        try:
+            tensors, meta = read_state(path)
+        except CheckpointError as error:
+            damage.append(error)
+            continue
+        if meta.get("fingerprint") != identity:
+            raise CheckpointError(
+                f"{path} belongs to a training of another model, of other first weights, or with other data, settings "
+                "or seed; delete it, or choose another directory"
+            )
+        if damage:
+            warnings.warn(f"{damage[0]}: training went on from the one before", GPSWarning, stacklevel=4)
+        task.restore(tensors, meta)
+        return True
+    if damage and asked:
+        raise damage[0]
+    if damage:
+        warnings.warn(f"{damage[0]}: training started anew", GPSWarning, stacklevel=4)
+    return False
 
 
 def _write(place: Path, task: Task, identity: str) -> None:
     tensors, meta = task.state()
     try:
         place.mkdir(parents=True, exist_ok=True)
+        if (place / FILE).is_file():  # the newest stays under its name until the new one takes it
+            (place / BEFORE).unlink(missing_ok=True)
+            os.link(place / FILE, place / BEFORE)
         write_state(place / FILE, tensors, {"fingerprint": identity} | meta)
     except OSError as error:  # the run is worth more than the checkpoint
         warnings.warn(

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
+from sklearn.utils.validation import validate_data
 
 from gpsuq.errors import GPSError
 
@@ -25,6 +26,14 @@ def check_parameters(estimator: Any) -> None:
     try:
         validate_parameter_constraints(constraints, estimator.get_params(deep=False), type(estimator).__name__)
     except InvalidParameterError as error:
+        raise GPSError(str(error)) from error
+
+
+def validated(estimator: Any, *data: Any, **options: Any) -> Any:
+    """Return a table, or a table and a target, as scikit-learn's ``validate_data`` does; its errors become ours."""
+    try:
+        return validate_data(estimator, *data, **options)
+    except ValueError as error:
         raise GPSError(str(error)) from error
 
 

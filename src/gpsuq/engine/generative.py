@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -31,6 +30,7 @@ from gpsuq.core.seeds import seeded
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
+from gpsuq.engine.ranks import gathered, n_ranks, rank, summed
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
 from gpsuq.engine.task import Task
@@ -182,13 +182,13 @@ class TrainingState(Task):
         return None if self.problem.algorithm.evaluate_every is None else self.problem.source.held_out()
 
     def address(self) -> tuple[Any, ...]:
-        return self.problem.seed, "step", self.step, self.problem.fabric.global_rank
+        return self.problem.seed, "step", self.step, rank()
 
     def rate(self) -> float:
         return self.problem.algorithm.rate(self.step - self.phase_start, self.problem.phase_steps(self.phase))
 
-    def losses(self) -> Iterator[Tensor]:
-        """Yield the loss of the next step, summed over chains: they share no parameter."""
+    def next_loss(self) -> Tensor:
+        """Return the loss of the next step, summed over chains: they share no parameter."""
         problem, algorithm, generator = self.problem, self.problem.algorithm, self.generator
         parameter = generator.shared
         batch, weight = problem.source.batch(self.step)
@@ -205,17 +205,18 @@ class TrainingState(Task):
         )
         fit, pair, spread = self.module(noise, batch.y, batch.x, batch.mask, algorithm.n_outcomes, any(spread_weights))
         fit, pair = ((weight * term).mean(1) for term in (fit, pair))
-        loss = (fit + pair).sum()
+        loss: Tensor = (fit + pair).sum()
         if any(spread_weights):
             loss = loss + (weight * spread).mean(1) @ weight.new_tensor(spread_weights)
-        yield loss * algorithm.n_draws if algorithm.sum_over_draws else loss
-        self.history.fit.append(fit.detach().cpu())
-        self.history.pair.append(pair.detach().cpu())
+        terms = summed(torch.stack([fit, pair]).detach()).cpu() / n_ranks()
+        self.history.fit.append(terms[0])
+        self.history.pair.append(terms[1])
+        return loss * algorithm.n_draws if algorithm.sum_over_draws else loss
 
     def see_gradients(self) -> None:
         _condition_gradients(self, self.problem.algorithm.clip, self.stopped)
 
-    def end_block(self) -> None:
+    def end_step(self) -> None:
         """Evaluate where it is time; go on with the next phase, or finish, where this one is over."""
         problem, in_phase = self.problem, self.step - self.phase_start
         phase_over = in_phase >= problem.phase_steps(self.phase)
@@ -282,6 +283,8 @@ def init(problem: Problem, generator: Generator, model: ObservationModel) -> Tra
     loss.distance.check_weights(problem.source.weighted)
     if encoded.y is sample.y:  # probabilities have no unit
         loss.spread_unit = float(sample.scale().y_scale.square().sum())
+        if not 0.0 < loss.spread_unit < math.inf:
+            raise GPSError(f"the variance of y is beyond the range of {sample.y.dtype}: rescale y")
     optimizer = problem.algorithm.make_optimizer(generator.parameters())
     module, wrapped = problem.fabric.setup(loss, optimizer)
     n_chains = problem.plan.n_chains
@@ -377,10 +380,10 @@ def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tens
 def evaluate(state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
     """Score observations with the same noise at every call, so that states can be compared: (chain, observation).
 
-    Another ``repeat`` takes other noise.
+    Another ``repeat`` takes other noise. Processes divide the work, and all of them return the whole.
     """
-    terms = []
-    for start in range(0, len(batch), state.problem.evaluation_rows):
+    terms = {}
+    for start in range(0, len(batch), state.problem.evaluation_rows)[rank() :: n_ranks()]:
         index = slice(start, start + state.problem.evaluation_rows)
         x, mask = (None if t is None else t[:, index] for t in (batch.x, batch.mask))
         rows = Batch(batch.y[:, index], x, mask)
@@ -388,8 +391,9 @@ def evaluate(state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
         address = (repeat, start) if state.generator.conditional else (repeat,)
         with torch.no_grad(), seeded(state.problem.seed, "outcomes", repeat, start):
             predictive, rows = sampled_predictive(state, rows, "evaluate", *address)
-            terms.append(state.loss.distance.precise().terms(predictive, rows))
-    return Terms(*(torch.cat(parts, 1).cpu() for parts in zip(*terms, strict=True)))
+            terms[start] = [term.cpu() for term in state.loss.distance.precise().terms(predictive, rows)]
+    found = {start: part for parts in gathered(terms) for start, part in parts.items()}
+    return Terms(*(torch.cat(parts, 1) for parts in zip(*(found[start] for start in sorted(found)), strict=True)))
 
 
 def sampled_predictive(state: TrainingState, batch: Batch, purpose: str, *index: int) -> tuple[Distribution, Batch]:

@@ -1,7 +1,7 @@
 """The loop: everything that gpsuq trains is trained here, chains of generators and networks alike.
 
-A :class:`~gpsuq.engine.task.Task` is what is trained. It knows the losses and rates of its next steps, when it is
-finished, and its state. The loop alone takes gradients and steps, seeds them, and sees to interruption and checkpoints.
+A :class:`~gpsuq.engine.task.Task` is what is trained. It knows loss and rate of its next step, when it is finished, and
+its state. The loop alone takes gradients and steps, seeds them, and sees to interruption and checkpoints.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ def train(
     """
     with keeping(task, checkpoint, writes=fabric.is_global_zero) as keep:
         while not task.finished:
-            take_block(task, fabric, on_step)
+            take_step(task, fabric, on_step)
             keep()
 
 
-def take_block(task: Task, fabric: Fabric, on_step: Callable[[Task], None] | None = None) -> None:
-    """Take the steps of one block."""
+def take_step(task: Task, fabric: Fabric, on_step: Callable[[Task], None] | None = None) -> None:
+    """Take one step."""
     seed, purpose, *index = task.address()
     with seeded(seed, purpose, *index):
-        for loss in task.losses():
-            rate = task.rate()
-            for group in task.optimizer.param_groups:
-                group["lr"] = rate
-            task.optimizer.zero_grad()
-            fabric.backward(loss)
-            task.see_gradients()
-            task.optimizer.step()
-            task.step += 1
-            if on_step is not None:
-                on_step(task)
-    task.end_block()
+        loss, rate = task.next_loss(), task.rate()
+        for group in task.optimizer.param_groups:
+            group["lr"] = rate
+        task.optimizer.zero_grad()
+        fabric.backward(loss)
+        task.see_gradients()
+        task.optimizer.step()
+    task.step += 1
+    if on_step is not None:
+        on_step(task)
+    task.end_step()

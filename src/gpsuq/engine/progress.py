@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _EVERY = 10  # steps between updates
 _stages: ContextVar[tuple[str, ...]] = ContextVar("stages", default=())
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 
 @contextmanager
@@ -25,12 +26,22 @@ def stage(text: str) -> Iterator[None]:
 
 
 @contextmanager
+def silent() -> Iterator[None]:
+    """Show no bar inside."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
+@contextmanager
 def counting_bar(show: bool, text: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Yield a function to tell how many of ``total`` are done; it does nothing where ``show`` is false.
 
     Where the total is None, the bar says only that something is going on.
     """
-    if not show:
+    if not show or _silent.get():
         yield lambda done: None
         return
     with _bar() as bar:
@@ -41,7 +52,7 @@ def counting_bar(show: bool, text: str, total: int | None) -> Iterator[Callable[
 @contextmanager
 def training_bar(show: bool) -> Iterator[Callable[[Any], None] | None]:
     """Yield a function to call with a task of the loop after each of its steps; None where nothing is shown."""
-    if not show:
+    if not show or _silent.get():
         yield None
         return
     with _bar() as bar:

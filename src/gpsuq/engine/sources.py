@@ -1,29 +1,33 @@
 """Where batches come from: arrays in memory or a ``DataLoader``, epoch by epoch, so that training can resume.
 
 An epoch has the same batches whenever it is asked for. :class:`Source` is the protocol; chains of generators take
-:class:`Batch` objects with the weights of every chain, networks take inputs and labels.
+:class:`Batch` objects with the weights of every chain, networks take inputs and labels. With several processes each
+takes its share of every batch, and weights say what it counts, so that all together see what one process would see.
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from gpsuq.core.observations import Batch, Observations, observations
 from gpsuq.core.seeds import derive_seed, random_block, seeded
 from gpsuq.engine.chains import ChainPlan, ChainWeights
 from gpsuq.engine.fingerprint import fingerprint
+from gpsuq.engine.ranks import n_ranks, rank, several, share, summed
 from gpsuq.errors import GPSError
 
 T = TypeVar("T")
 
 _SAMPLE_ROWS = 2000
+_FEWEST_LABELLED = 2  # a single row cannot be normalised by its batch
 
 
 class Source(ABC, Generic[T]):
@@ -53,12 +57,14 @@ class BatchSource(Source[tuple[Batch, Tensor]]):
     """Batches of observations, with weights (chain, observation) of mean about 1.
 
     ``sample`` are observations to read scales off, ``weighted`` says whether they have different weights,
-    ``n_observations`` is None where their number is not known.
+    ``n_observations`` is None where their number is not known. Where rows are ``numbered``, chains can weigh them
+    differently.
     """
 
     sample: Observations
     weighted: bool
     n_observations: int | None
+    numbered = False
 
     @abstractmethod
     def held_out(self) -> Batch | None:
@@ -66,16 +72,12 @@ class BatchSource(Source[tuple[Batch, Tensor]]):
 
 
 class ArraySource(BatchSource):
-    """Observations in memory: random without replacement within an epoch, all of them where they are few.
+    """Observations in memory: random without replacement within an epoch, all of them where they are few."""
 
-    With several processes each takes its own share of every batch.
-    """
+    numbered = True
 
-    def __init__(
-        self, data: Observations, plan: ChainPlan, batch_size: int, seed: int, rank: int = 0, n_ranks: int = 1
-    ) -> None:
-        self.sample, self.n_observations = data, len(data)
-        self.seed, self.rank, self.n_ranks = seed, rank, n_ranks
+    def __init__(self, data: Observations, plan: ChainPlan, batch_size: int, seed: int) -> None:
+        self.sample, self.n_observations, self.seed = data, len(data), seed
         self.weights = ChainWeights(plan, len(data), data.weight, seed)
         self.weighted = not self.weights.uniform
         self.batch_size = min(batch_size, len(data))
@@ -92,16 +94,18 @@ class ArraySource(BatchSource):
             yield self._take(order[first : first + self.batch_size])
 
     def _take(self, rows: Tensor) -> tuple[Batch, Tensor]:
-        rows = rows[self.rank :: self.n_ranks]
-        return self.sample.rows(rows), self.weights(rows)
+        mine, counts = share(rows)
+        return self.sample.rows(mine), counts * self.weights(mine)
 
     def held_out(self) -> Batch | None:
         """Return each chain's own held-out rows, shape (chain, held out, 1, ...)."""
-        rows = self.weights.held_out
-        if rows is None:
-            return None
-        x, mask = (None if t is None else t[rows].unsqueeze(2) for t in (self.sample.x, self.sample.mask))
-        return Batch(self.sample.y[rows].unsqueeze(2), x, mask)
+        return None if self.weights.held_out is None else _of_chains(self.sample, self.weights.held_out)
+
+
+def _of_chains(data: Observations, rows: Tensor) -> Batch:
+    """Return rows (chain, n) of each chain's own, shape (chain, n, 1, ...)."""
+    x, mask = (None if t is None else t[rows].unsqueeze(2) for t in (data.x, data.mask))
+    return Batch(data.y[rows].unsqueeze(2), x, mask)
 
 
 class LoaderSource(BatchSource):
@@ -121,8 +125,9 @@ class LoaderSource(BatchSource):
     ) -> None:
         if plan.folds is not None:
             raise GPSError("folds need observations in memory: a DataLoader's rows have no identity")
-        self.loader, self.validation, self.plan, self.seed, self.dtype = loader, validation, plan, seed, dtype
+        self.validation, self.plan, self.seed, self.dtype = validation, plan, seed, dtype
         self.sample = self._read(loader, "the DataLoader")
+        self.loader = shared_out(loader)
         self.weighted = self.sample.weight is not None
         self.length, self.n_observations = _length(loader), _length(loader.dataset)
 
@@ -151,17 +156,44 @@ class LoaderSource(BatchSource):
 
     def epoch(self, number: int, start: int = 0) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the loader's batches; those before ``start`` are passed over."""
-        with seeded(self.seed, "epoch", number):
-            batches = iter(self.loader)
-            first = list(itertools.islice(batches, 1))  # samplers draw their order with the first batch
-        for item in itertools.islice(itertools.chain(first, batches), start, None):
-            data = self._convert(item)
+        items = passed_through(self.loader, self.seed, number, start)
+        for data, counts in side_by_side(map(self._convert, items)):
             weight = torch.ones(len(data), dtype=torch.float64) if data.weight is None else data.weight.double()
-            yield data.rows(), weight.expand(self.plan.n_chains, -1)
+            yield data.rows(), (counts * weight).expand(self.plan.n_chains, -1)
 
     def held_out(self) -> Batch | None:
         """Return the first observations of the validation loader."""
         return None if self.validation is None else self._read(self.validation, "the validation DataLoader").rows()
+
+
+class RowSource(BatchSource):
+    """A loader of batches (x, y, weight, row) of a stream such as :class:`gpsuq.tables.streaming.ParquetRows`.
+
+    The numbers of its rows stand for them, so that chains have weights and held-out rows as if all were in memory; what
+    is held out comes from the stream's sample.
+    """
+
+    numbered = True
+
+    def __init__(self, loader: DataLoader[Any], plan: ChainPlan, seed: int, dtype: torch.dtype) -> None:
+        stream: Any = loader.dataset
+        x, y, weight, row = (torch.from_numpy(part) for part in stream.sample)
+        self.sample = observations(x, y, weight=None if stream.weights is None else weight, dtype=dtype)
+        self.n_observations, self._rows, self._given = stream.n_rows, row, stream.weights is not None
+        self.weights = ChainWeights(plan, stream.n_rows, self.sample.weight, seed, known=row)
+        self.weighted = not self.weights.uniform
+        self.loader, self.seed, self.dtype, self.length = shared_out(loader), seed, dtype, len(loader)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield the stream's batches; those before ``start`` are passed over."""
+        for (x, y, weight, row), counts in side_by_side(passed_through(self.loader, self.seed, number, start)):
+            data = Observations(y.to(self.dtype), x.to(self.dtype))
+            yield data.rows(), counts * self.weights(row, weight if self._given else None)
+
+    def held_out(self) -> Batch | None:
+        """Return each chain's own held-out rows, shape (chain, held out, 1, ...)."""
+        chosen = self.weights.held_out
+        return None if chosen is None else _of_chains(self.sample, torch.searchsorted(self._rows, chosen))
 
 
 def _length(sized: Any) -> int | None:
@@ -171,7 +203,102 @@ def _length(sized: Any) -> int | None:
         return None
 
 
-class Batches(Source[tuple[Tensor, Tensor]]):
+class _Share(BatchSampler):
+    """Takes a process's share, at least one row, of every batch that has enough of them."""
+
+    def __init__(self, batches: Iterable[list[int]], fewest: int) -> None:
+        self.batches, self.fewest = batches, fewest
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batches = (list(batch) for batch in self.batches)
+        return (batch[rank() :: n_ranks()] or batch[:1] for batch in batches if len(batch) >= self.fewest)
+
+    def __len__(self) -> int:
+        return len(self.batches)  # type: ignore[arg-type]
+
+
+class _Sliced:
+    """What a loader yields, batches of too few rows left out; of the others this process keeps its share."""
+
+    def __init__(self, loader: Any, fewest: int) -> None:
+        self.loader, self.fewest = loader, fewest
+        for name in ("dataset", "sampler", "generator"):
+            setattr(self, name, getattr(loader, name, None))
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.loader:
+            if n_ranks() == 1 and _rows(item) >= self.fewest:
+                yield item
+            elif _rows(item) >= self.fewest:
+                yield self._share(item) if isinstance(item, Tensor) else [self._share(part) for part in item]
+
+    def _share(self, part: Any) -> Any:
+        return part[:1] if len(part) <= rank() else part[rank() :: n_ranks()]
+
+
+def shared_out(loader: Any, fewest: int = 1) -> Any:
+    """Return a loader of this process's share of every batch that has at least ``fewest`` rows.
+
+    A stream of rows that has a method ``shard`` knows itself which are a process's; of any other stream every process
+    reads all and keeps its share.
+    """
+    dataset: Any = getattr(loader, "dataset", None)
+    if hasattr(dataset, "shard"):
+        dataset.shard(rank(), n_ranks())
+        return loader
+    if not several() or isinstance(dataset, IterableDataset) or getattr(loader, "batch_sampler", None) is None:
+        return _Sliced(loader, fewest)
+    taken_over = ("collate_fn", "num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+    options = {name: getattr(loader, name) for name in (*taken_over, "generator", "persistent_workers")}
+    return DataLoader(dataset, batch_sampler=_Share(loader.batch_sampler, fewest), **options)
+
+
+def passed_through(loader: Any, seed: int, number: int, start: int = 0) -> Iterator[Any]:
+    """Iterate over a loader in an order of this epoch's own, from the item with the number ``start`` on."""
+    for name in ("dataset", "sampler"):
+        if (set_epoch := getattr(getattr(loader, name, None), "set_epoch", None)) is not None:
+            set_epoch(number)
+    generator = getattr(loader, "generator", None)
+    with seeded(seed, "epoch", number):
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(derive_seed(seed, "order", number))
+        items = iter(loader)
+        # Samplers draw their order with the first item. What is passed over must not move the caller's random numbers.
+        first = list(itertools.islice(items, 1))
+        if start:
+            first = []
+            collections.deque(itertools.islice(items, start - 1), maxlen=0)
+    return itertools.chain(first, items)
+
+
+def side_by_side(items: Iterator[Any]) -> Iterator[tuple[Any, float]]:
+    """Yield the batches of this process, as long as every process has one, and what the mean over each counts.
+
+    The mean over processes of (count times mean over the rows of each) is the mean over all rows.
+    """
+    while True:
+        item = next(items, None)
+        mine = 0 if item is None else _rows(item)
+        rows, present = summed(torch.tensor([mine, int(item is not None)])).tolist()
+        if present < n_ranks():
+            return
+        yield item, mine * n_ranks() / max(rows, 1)
+
+
+def _rows(item: Any) -> int:
+    """Return the number of rows of a batch, whichever way it is packed."""
+    return len(item[0]) if isinstance(item, list | tuple) and len(item) else len(item)
+
+
+class Labelled(NamedTuple):
+    """Inputs, labels, and what the mean loss over them counts: 1 in a single process."""
+
+    x: Tensor
+    y: Tensor
+    counts: float = 1.0
+
+
+class Batches(Source[Labelled]):
     """Batches of inputs and labels, as many in every epoch."""
 
     length: int
@@ -179,6 +306,14 @@ class Batches(Source[tuple[Tensor, Tensor]]):
     @abstractmethod
     def digest(self) -> str:
         """Return what tells these data from others."""
+
+
+class Inputs(Protocol):
+    """Inputs of which those of some rows are a tensor: a tensor itself, or an array in a file."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> Tensor: ...
 
 
 class ArrayBatches(Batches):
@@ -189,21 +324,21 @@ class ArrayBatches(Batches):
     """
 
     def __init__(
-        self, x: Tensor, y: Tensor, batch_size: int, seed: int, prepare: Callable[[Tensor], Tensor] | None = None
+        self, x: Inputs, y: Tensor, batch_size: int, seed: int, prepare: Callable[[Tensor], Tensor] | None = None
     ) -> None:
         self.x, self.y, self.batch_size, self.seed, self.prepare = x, y, batch_size, seed, prepare
         full, rest = divmod(len(x), batch_size)
-        self.length = full + (rest > 1)
+        self.length = full + (rest >= _FEWEST_LABELLED)
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(self, number: int, start: int = 0) -> Iterator[Labelled]:
         """Yield batches in an order of this epoch's own."""
         order = torch.randperm(len(self.x), generator=random_block(self.seed, "order", number))
         for_epoch = getattr(self.prepare, "for_epoch", None)
         prepare = self.prepare if for_epoch is None else for_epoch(number)
         for first in range(start * self.batch_size, self.length * self.batch_size, self.batch_size):
-            rows = order[first : first + self.batch_size]
+            rows, counts = share(order[first : first + self.batch_size])
             x = self.x[rows]
-            yield x if prepare is None else prepare(x), self.y[rows]
+            yield Labelled(x if prepare is None else prepare(x), self.y[rows], counts)
 
     def digest(self) -> str:
         return fingerprint((self.x, self.y, self.prepare))
@@ -212,26 +347,23 @@ class ArrayBatches(Batches):
 class LoaderBatches(Batches):
     """A ``DataLoader`` (or any iterable of pairs that can be passed through again and again).
 
-    ``length`` and ``counts``, the number of rows of each class, are what a first pass found; a batch of one row is left
-    out. A generator of the loader's own is seeded anew for every epoch, so that a resumed run sees the same order.
+    ``length`` is the number of batches that a first pass found, ``found`` a digest of what it saw; a batch of one row
+    is left out. A generator of the loader's own is seeded anew for every epoch, so that a resumed run sees the same.
     """
 
     def __init__(
-        self, loader: Iterable[Any], encode: Callable[[Any], Tensor], length: int, counts: tuple[int, ...], seed: int
+        self, loader: Iterable[Any], encode: Callable[[Any], Tensor], length: int, found: str, seed: int
     ) -> None:
-        self.loader, self.encode, self.length, self.counts, self.seed = loader, encode, length, counts, seed
+        self.loader = shared_out(loader, _FEWEST_LABELLED)
+        self.encode, self.length, self.found, self.seed = encode, length, found, seed
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(self, number: int, start: int = 0) -> Iterator[Labelled]:
         """Yield the loader's batches; those before ``start`` are passed over."""
-        generator = getattr(self.loader, "generator", None)
-        if isinstance(generator, torch.Generator):
-            generator.manual_seed(derive_seed(self.seed, "order", number))
-        seen = 0
-        for x, y in self.loader:
-            if len(x) > 1:
-                seen += 1
-                if start < seen <= self.length:
-                    yield x.float(), self.encode(y)
+        seen = start
+        for (x, y), counts in side_by_side(passed_through(self.loader, self.seed, number, start)):
+            seen += 1
+            if seen <= self.length:
+                yield Labelled(x.float(), self.encode(y), counts)
         if seen != self.length:
             raise GPSError(
                 f"the DataLoader gave {self.length} batches at first and {seen} in epoch {number}: it must give the "
@@ -239,4 +371,4 @@ class LoaderBatches(Batches):
             )
 
     def digest(self) -> str:
-        return repr((self.length, self.counts))
+        return self.found

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
 
 class Task(ABC):
-    """What is trained, in blocks of steps between two states that can be kept.
+    """What is trained, step by step.
 
-    A block is one step of chains, or an epoch of a network. Everything random in it depends on its :meth:`address`
-    only, so a run that was resumed ends where one that was not interrupted ends.
+    Everything random in a step depends on its :meth:`address` only, so a run that was resumed ends where one that was
+    not interrupted ends.
 
     Attributes
     ----------
@@ -24,7 +23,7 @@ class Task(ABC):
     finished
         Whether nothing is left to do.
     keep_every
-        Blocks between two checkpoints.
+        Steps between two checkpoints.
     """
 
     optimizer: Any
@@ -35,11 +34,11 @@ class Task(ABC):
 
     @abstractmethod
     def address(self) -> tuple[Any, ...]:
-        """Return seed, purpose and index of the random numbers of the next block."""
+        """Return seed, purpose and index of the random numbers of the next step."""
 
     @abstractmethod
-    def losses(self) -> Iterator[Tensor]:
-        """Yield the loss of each step of the next block; a step is taken before the next is asked for."""
+    def next_loss(self) -> Tensor:
+        """Return the loss of the next step."""
 
     @abstractmethod
     def rate(self) -> float:
@@ -50,8 +49,8 @@ class Task(ABC):
         """Clip or drop gradients before they are followed, or raise where training cannot go on."""
 
     @abstractmethod
-    def end_block(self) -> None:
-        """Evaluate, remember, and stop where it is time, after the steps of a block."""
+    def end_step(self) -> None:
+        """Evaluate, remember, and stop where it is time, after a step."""
 
     @abstractmethod
     def shown(self) -> str:

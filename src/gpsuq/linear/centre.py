@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from gpsuq.core import mixtures
 from gpsuq.linear.equal import FARTHEST, EqualFit, at_the_mean, bounded, solve_ridged, weighted_least_squares
 from gpsuq.linear.laws import Law, inverses, marginals
+from gpsuq.linear.passes import BLOCK, AllRows
 from gpsuq.linear.sample import Sample
-from gpsuq.linear.units import LinearUnits, blocks
+from gpsuq.linear.units import LinearUnits
 
 Array = NDArray[np.floating]
 
@@ -94,7 +95,10 @@ def sigma_factors(sample: Sample, weights: Array, law: Law) -> Array:
     loc, scale = law.components(design)
     size = np.minimum(np.square(mixtures.normal_scores(y, loc, scale, law.share)), _FARTHEST_SCORE**2)
     by_row = np.stack([sample.of_measures(each) for each in weights])
-    return np.asarray(np.sqrt((by_row @ size / by_row.sum(1)) / (weight @ size / weight.sum())))
+    over_rows = weight @ size / weight.sum()
+    if over_rows == 0.0:  # an exact fit has no sigma to differ in
+        return np.ones(len(by_row))
+    return np.asarray(np.sqrt((by_row @ size / by_row.sum(1)) / over_rows))
 
 
 def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, rng: np.random.Generator) -> Array:
@@ -109,7 +113,7 @@ def normal_theory(center: Array, k: int, n: float, scale: float, n_chains: int, 
 
 
 def step_over_all_rows(
-    X: Array, y: Array, weight: Array | None, units: LinearUnits, center: Array, law: Law, equal: EqualFit | None
+    everything: AllRows, units: LinearUnits, center: Array, law: Law, equal: EqualFit | None
 ) -> Array:
     """Take one Newton step of the mean coefficients over all rows, from what some of them said: the step, (q,).
 
@@ -117,14 +121,14 @@ def step_over_all_rows(
     """
     robust = equal if equal is not None and equal.usual is None else None
     q = len(center)
-    gram, pull, slopes = np.zeros((q, q)), np.zeros(q), np.zeros(2)
-    plain, level = np.zeros(q), 0.0
+    sums = np.zeros(q * q + 2 * q + 3)
+    gram, pull, plain, level, slopes = _parts(sums, q)
     covariance, variance = law.moments()
-    for rows in blocks(len(y)):
-        design, weights = units.design(X[rows]), np.ones(1) if weight is None else weight[rows]
-        residuals = units.residuals(X[rows], y[rows]) - design @ center
+    for X, y, weights, row in everything.blocks():
+        design = units.design(X)
+        residuals = units.residuals(X, y) - design @ center
         if equal is not None:
-            counts = equal.counts(residuals, equal.sizes(X[rows]))
+            counts = equal.counts(residuals, equal.sizes(X))
         else:
             usual = np.einsum("nq,qp,np->n", design, covariance, design) + variance
             counts = bounded(np.square(residuals) / usual)
@@ -135,11 +139,18 @@ def step_over_all_rows(
             near = weights * bounded(np.square(residuals / robust.bulk))
             plain += design.T @ near
             level += float(near @ residuals)
-            if rows.start == 0:  # a mean that some rows tell
+            if row[0] < BLOCK:  # a mean that some rows tell, the same ones whoever reads them
                 slopes += np.array([counts.sum(), (weights * robust.noise.curvature(residuals)).sum()])
+    gram, pull, plain, level, slopes = _parts(everything.summed(sums), q)
     # Weighted least squares goes a part of the way that the mean curvature of the loss tells.
     part = float(np.clip(slopes[1] / slopes[0], 0.2, 1.0)) if slopes[0] > 0 else 1.0
     result = solve_ridged(gram, pull) / part
     if robust is not None and plain[-1] > 0:  # these weights would move the level to the mode of skewed noise
-        result[-1] = (level - plain[:-1] @ result[:-1]) / plain[-1]
+        result[-1] = (float(level[0]) - plain[:-1] @ result[:-1]) / plain[-1]
     return result
+
+
+def _parts(sums: Array, q: int) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the sums of a step, which processes add up as one array, as the matrix and the vectors that they are."""
+    gram, pull, plain, level, slopes = np.split(sums, np.cumsum([q * q, q, q, 1]))
+    return gram.reshape(q, q), pull, plain, level, slopes

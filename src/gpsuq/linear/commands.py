@@ -50,17 +50,29 @@ def fit(
     """
     with speaking() as console:
         from gpsuq.engine.checkpoints import resumable, unfinished
-        from gpsuq.errors import GPSWarning
+        from gpsuq.errors import GPSError, GPSWarning
         from gpsuq.linear.estimator import DEFAULT_STEPS, GPSLinearRegression
         from gpsuq.linear.report import checked_linear_page, linear_checks
         from gpsuq.plots.style import save_figure
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import write_checks
-        from gpsuq.storage import replaced, write_model, written_files
-        from gpsuq.tables.reading import numbered, read_table, split_table
+        from gpsuq.storage import write_model
+        from gpsuq.storage.directories import replaced, written_files
+        from gpsuq.tables.parquet import is_streamed
+        from gpsuq.tables.reading import numbered, read_table, split_table, write_table
+        from gpsuq.tables.streaming import ParquetRows
 
-        whole = read_table(data)
-        table = split_table(whole, target, groups=groups, weights=weights, drop=drop or (), drop_missing=drop_missing)
+        left_out = drop or ()
+        if is_streamed(data):
+            if groups is not None:
+                raise GPSError(f"--groups needs a table in memory: pass a single file smaller than {data}")
+            stream = ParquetRows(data, target, weights=weights, drop=left_out, drop_missing=drop_missing, seed=seed)
+            table, n_rows = stream.sample_table(), stream.n_rows
+            n_before = stream.table.n_rows if weights is None else n_rows
+        else:
+            whole, stream = read_table(data), None
+            table = split_table(whole, target, groups=groups, weights=weights, drop=left_out, drop_missing=drop_missing)
+            n_before, n_rows = len(whole), len(table.X)
         estimator = GPSLinearRegression(
             fit_intercept=intercept,
             random_intercept=random_intercept or "auto",
@@ -71,29 +83,32 @@ def fit(
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", GPSWarning)
-                estimator.fit(table.X, table.y, table.weights, groups=table.groups)
+                if stream is None:
+                    estimator.fit(table.X, table.y, table.weights, groups=table.groups)
+                else:
+                    estimator.fit(stream)
             said = {finding.message for finding in estimator.findings_}  # the summary has them
             for warning in caught:
                 if str(warning.message) not in said:
                     warnings.warn(warning.message, stacklevel=1)
-            write_model(estimator, folder)
             if table.encoding.levels:
                 table.encoding.write(folder)
-            estimator.summary().to_csv(folder / "summary.csv")
+            write_table(estimator.summary(), folder / "summary.csv", index=True)
             rows = numbered(estimator.explain_rows(table.X, table.y, groups=table.groups))
-            rows.to_csv(folder / "rows.csv")
+            write_table(rows, folder / "rows.csv", index=True)
             if table.groups is not None:
                 by_group = estimator.explain_groups(table.X, table.y, table.groups)
-                by_group.to_csv(folder / "groups.csv")
+                write_table(by_group, folder / "groups.csv", index=True)
             save_figure(estimator.plot_coefficients(), folder / "coefficients.png")
-            checks = linear_checks(estimator, table.X, table.y, rows, fitted=True)
+            checks = linear_checks(estimator, table.X, table.y, rows, fitted=True, n_rows=n_rows)
             write_checks(checks, folder)
+            write_model(estimator, folder)  # after what is read with it
             write_page(checked_linear_page(estimator, checks), folder / "report.html")
     files = written_files(out)
     if as_json:
-        print_json(facts(estimator) | {"rows": len(table.X), "files": list(map(str, files))})
+        print_json(facts(estimator) | {"rows": n_rows, "files": list(map(str, files))})
         return
-    print_left_out(console, len(whole), len(table.X))
+    print_left_out(console, n_before, n_rows)
     show(console, estimator)
     list_files(console, files)
 
@@ -126,11 +141,17 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from gpsuq.linear.report import largest_parameters
+
     console.print(estimator.verdict(), highlight=False)
     for finding in estimator.findings_:
         console.print(f"Note: {finding.message}.", highlight=False)
     table = Table("parameter", "mean", "heterogeneity sd", "estimation sd", "interval of the mean", header_style="bold")
-    for name, row in estimator.summary(coverage).iterrows():
+    summary = estimator.summary(coverage)
+    shown = summary.iloc[largest_parameters(summary, 50)]
+    for name, row in shown.iterrows():
         numbers = (f"{row[column]:.4g}" for column in ("mean", "heterogeneity_sd", "estimation_sd"))
         table.add_row(Text(str(name)), *numbers, f"{row['mean_lower']:.4g} to {row['mean_upper']:.4g}")
     console.print(table)
+    if len(shown) < len(summary):
+        console.print(f"These are the largest of {len(summary):,}; summary.csv and --json have all of them.")

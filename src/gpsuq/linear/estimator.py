@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import torch
+from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from gpsuq.core import mixtures
 from gpsuq.core.generators import MLP
@@ -26,7 +27,8 @@ from gpsuq.core.observations import check_finite_rows, checked_weight
 from gpsuq.core.seeds import quasi_normal, random_block, seed_from
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.checkpoints import resumable
-from gpsuq.engine.fitting import whole_or_not_at_all
+from gpsuq.engine.fitting import validated, whole_or_not_at_all
+from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, GPSWarning, needs
 from gpsuq.linear import rows
 from gpsuq.linear.findings import verdict
@@ -34,6 +36,7 @@ from gpsuq.linear.fit import LinearFit, fit_linear
 from gpsuq.linear.plots import coefficients
 from gpsuq.linear.sample import LinearSettings
 from gpsuq.storage import save
+from gpsuq.tables.streaming import ParquetRows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +46,7 @@ Array = NDArray[np.floating]
 
 DEFAULT_STEPS = 300
 _DRAWS = 512  # kept of each chain, for summaries
+_LARGEST = 1e150  # its square is a number still
 _RESERVED = {"intercept", "sigma", "subgroup", "subgroup_probability", "outlier_score", "outlier", "rows"}
 _SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no warning
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
@@ -73,6 +77,9 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Length of training, draws of the parameters and observations in each step, where coefficients differ.
     generator
         The network from noise to parameters; None is ``MLP()``.
+    fabric
+        Devices, precision and processes, as ``lightning_fabric.Fabric`` takes them; None is all processes that
+        ``torchrun`` started, or else this CPU.
     random_state
         Seed; same seed, same machine, same numbers.
     progress
@@ -149,6 +156,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         "n_draws": [Interval(Integral, 2, None, closed="left")],
         "batch_size": [_AT_LEAST_1],
         "generator": [MLP, None],
+        "fabric": [Fabric, None],
         "progress": ["boolean"],
     }
 
@@ -163,12 +171,13 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_draws: int = 32,
         batch_size: int = 200,
         generator: MLP | None = None,
+        fabric: Fabric | None = None,
         random_state: Any = 0,
         progress: bool = False,
     ) -> None:
         self.fit_intercept, self.random_intercept, self.spread_weight = fit_intercept, random_intercept, spread_weight
         self.n_chains, self.n_steps, self.n_draws, self.batch_size = n_chains, n_steps, n_draws, batch_size
-        self.generator, self.random_state, self.progress = generator, random_state, progress
+        self.generator, self.fabric, self.random_state, self.progress = generator, fabric, random_state, progress
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -176,7 +185,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
         groups: Any = None,
@@ -187,7 +196,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X, y
-            A table (n, p) and its targets (n,).
+            A table (n, p) and its targets (n,); or :class:`gpsuq.ParquetRows`, larger than memory, and no y.
         sample_weight
             Frequency weights: 2 counts like the same row twice, 0 like no row.
         groups
@@ -196,15 +205,25 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Directory to keep the training in; a fit that was stopped goes on from there, bit for bit.
         """
         settings = self._settings(grouped=groups is not None)
-        _check_finite_targets(y)
-        X, y = validate_data(
-            self, X, y, y_numeric=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
-        )
-        check_finite_rows("X", X)
-        y = y.astype(np.float64)
-        weight = _sample_weight(sample_weight, len(y))
-        codes = None if groups is None else rows.group_codes(groups, len(y))
+        everything: ParquetRows | None = X if isinstance(X, ParquetRows) else None
+        weight: Array | None
+        if everything is not None:
+            if any(given is not None for given in (y, sample_weight, groups)):
+                raise GPSError("ParquetRows name target and weights, and have no groups: pass nothing beside them")
+            X, y, weight, _ = everything.sample
+            codes, self.n_features_in_ = None, X.shape[1]
+            self.feature_names_in_ = np.array(everything.columns, dtype=object)
+        else:
+            _check_finite_targets(y)
+            X, y = validated(
+                self, X, y, y_numeric=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
+            )
+            check_finite_rows("X", X)
+            y = y.astype(np.float64)
+            weight = _sample_weight(sample_weight, len(y))
+            codes = None if groups is None else rows.group_codes(groups, len(y))
         names = self._names()
+        _check_sizes(X, y, names)
         reserved = sorted(set(names) & _RESERVED)
         if reserved:
             raise GPSError(f"columns named {', '.join(reserved)} would hide results of the same name; rename them")
@@ -221,7 +240,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if settings.random_level and codes is None:
             _warn("without groups a random intercept can hardly be told from sigma: trust levels far apart only")
         with resumable(None if checkpoint is None else Path(checkpoint), keep=True):
-            fit = fit_linear(X, y, weight, codes, names, settings, intercept=self.fit_intercept)
+            fit = fit_linear(X, y, weight, codes, names, settings, intercept=self.fit_intercept, everything=everything)
         self._set_fit(fit, settings.seed)
         for finding in self.findings_:
             if finding.code not in _SILENT:
@@ -244,11 +263,13 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             generator=self.generator or MLP(),
             seed=seed_from(self.random_state),
             progress=self.progress,
+            fabric=fabric_or_default(self.fabric),
         )
 
     def _set_fit(self, fit: LinearFit, seed: int) -> None:
         """Keep what was trained, and the draws that summaries and predictions are made of."""
         self.fit_ = fit
+        self._summaries: dict[float, pd.DataFrame] = {}
         self.seed_ = seed
         self.draws_ = fit.parameters(quasi_normal(_DRAWS, fit.noise_dim, seed))
         mean = fit.units.parameters(fit.centers.mean(0), np.zeros(()))
@@ -287,9 +308,12 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         data say about its mean; ``population_*`` bounds an observation's own parameter, ``mean_*`` the mean of all.
         """
         check_is_fitted(self)
-        columns = dict(zip(self._names(), np.moveaxis(self.draws_["slope"], 2, 0), strict=True))
-        columns |= {name: self.draws_[name] for name in ("intercept", "sigma")}
-        return summary_table(columns, coverage, reweighted=self.fit_.reweighted, positive={"sigma"})
+        if coverage not in self._summaries:  # of thousands of coefficients it takes seconds
+            columns = dict(zip(self._names(), np.moveaxis(self.draws_["slope"], 2, 0), strict=True))
+            columns |= {name: self.draws_[name] for name in ("intercept", "sigma")}
+            table = summary_table(columns, coverage, reweighted=self.fit_.reweighted, positive={"sigma"})
+            self._summaries[coverage] = table
+        return self._summaries[coverage].copy()
 
     def lines(self) -> pd.DataFrame:
         """Return the lines that rows follow, one row each: coefficients, ``intercept``, ``sigma`` and ``share``.
@@ -416,7 +440,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _covariates(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        X = validated(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         check_finite_rows("X", X)
         return np.asarray(X)
 
@@ -454,6 +478,15 @@ def _check_finite_targets(y: Any) -> None:
         return
     if values.ndim and not np.iscomplexobj(given):
         check_finite_rows("y", values)
+
+
+def _check_sizes(X: Array, y: Array, names: Sequence[str]) -> None:
+    """Raise where a column, or y but for outliers, is so large or small that squares of it are no numbers."""
+    with np.errstate(over="ignore"):
+        sizes = [*np.ptp(X, 0), np.median(np.abs(y - np.median(y)))]
+    for name, size in zip([*names, "y"], sizes, strict=True):
+        if not (size == 0.0 or 1.0 / _LARGEST < size < _LARGEST):
+            raise GPSError(f"{name} varies by {size:.3g}, which is no size to compute with: give it in another unit")
 
 
 def _index(X: Any) -> Any:

@@ -116,8 +116,12 @@ def _outlying(columns: Array, far: NDArray[np.bool_], q: int) -> NDArray[np.bool
 
 def _standardised(columns: Array) -> tuple[Array, Array]:
     """Return the columns that vary, with mean 0 and standard deviation 1, and their squares."""
+    # Powers of two round nothing, and squares of very large and small numbers stay finite.
+    columns = np.ldexp(columns, -np.frexp(np.abs(columns).max(0, initial=0.0))[1])
     varies = columns.std(0) > 0
-    standard = (columns[:, varies] - columns[:, varies].mean(0)) / columns[:, varies].std(0)
+    columns = columns[:, varies]
+    spread = columns.std(0)  # of a column that rounding alone moves it may be 0 in this order of the numbers
+    standard = (columns - columns.mean(0)) / np.where(spread > 0, spread, 1.0)
     return standard, np.square(standard) - 1.0
 
 

@@ -29,6 +29,7 @@ from gpsuq.linear.equal import fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
 from gpsuq.linear.findings import FAILED, describe
 from gpsuq.linear.laws import Law, equal_law
+from gpsuq.linear.passes import AllRows, InMemory
 from gpsuq.linear.refine import generator_draws
 from gpsuq.linear.sample import LinearSettings, Sample, observe
 from gpsuq.linear.units import LinearUnits, linear_units, warn
@@ -36,6 +37,7 @@ from gpsuq.linear.units import LinearUnits, linear_units, warn
 Array = NDArray[np.floating]
 
 _ROWS = 8192  # observations that laws are fitted to; means take all
+_VERY_MANY = 200  # rows for each of these
 _FEWEST = 12, 40  # observations and rows for a law
 _FEWEST_TO_LEAVE_OUT = 20
 _FOR_EACH = 3  # rows for each coefficient, to leave some out
@@ -130,11 +132,16 @@ def fit_linear(
     settings: LinearSettings,
     *,
     intercept: bool,
+    everything: AllRows | None = None,
 ) -> LinearFit:
-    """Fit equal coefficients, test them, fit laws where they differ, choose, calibrate, and find the centres."""
-    units, start = linear_units(X, y, weight, intercept=intercept, names=names, seed=settings.seed)
+    """Fit equal coefficients, test them, fit laws where they differ, choose, calibrate, and find the centres.
+
+    Where ``everything`` is given, X, y and weights are a sample of it.
+    """
+    streamed, everything = everything is not None, everything or InMemory(X, y, weight)
+    units, start = linear_units(X, y, weight, everything, intercept=intercept, names=names, seed=settings.seed)
     sample = observe(X, y, weight, codes, units, _ROWS)
-    size = _size(sample, float(len(y) if weight is None else weight.sum()), units.rank + intercept)
+    size = _size(sample, everything.total_weight, units.rank + intercept)
     rows = sample.flat()
     floor = _SIGMA_FLOOR if size.bootstraps else 1.0  # few rows do not keep sigma from zero
     equal, evidence = fit_equal(rows, start, floor), None
@@ -175,8 +182,11 @@ def fit_linear(
             centers = _corrected(of_chains, law.center, float(np.sqrt(law.moments()[1])), share, sample, settings, size)
     if size.n_rows > sample.n_measures:
         same = equal if chosen.kind == "equal" else None
-        centers = centers + centre.step_over_all_rows(X, y, weight, units, centers.mean(0), law, same)
-        law = law.around(centers.mean(0))
+        # A step leaves a hundredth of the way, which among very many rows is as much as the error of the means.
+        many = streamed and same is None and size.n_rows > _VERY_MANY * sample.n_measures
+        for _ in range(2 if many else 1):
+            centers = centers + centre.step_over_all_rows(everything, units, centers.mean(0), law, same)
+            law = law.around(centers.mean(0))
     factors = centre.sigma_factors(sample, weights, law)
     failed = [FAILED] if chosen.kind == "trained" and generator is None else []
     return LinearFit(

@@ -26,6 +26,7 @@ Array = NDArray[np.floating]
 
 _NORMAL_SWEEPS, _LINES_SWEEPS = 50, 60
 _LEAST_LEFT = 0.2  # of what a jump may leave
+_RIDGE = 1e-10  # share of noise that keeps a covariance regular
 _LONGEST = 16.0  # of a step that goes on, relative to a sweep's own
 _WARM = 3  # a fit that starts from another takes a third of the sweeps
 _FIRST_SWEEPS = 12
@@ -130,8 +131,14 @@ def marginals(design: Array, spread: Array, variance: float) -> Array:
 
 
 def inverses(matrices: Array) -> Array:
-    """Return the inverse of every matrix (n, T, T)."""
-    return 1.0 / matrices if matrices.shape[-1] == 1 else np.linalg.inv(matrices)
+    """Return the inverse of every covariance (n, T, T); where noise is lost beside spread, a trace of it is added."""
+    if matrices.shape[-1] == 1:
+        return 1.0 / matrices
+    try:
+        return np.linalg.inv(matrices)
+    except np.linalg.LinAlgError:
+        size = np.trace(matrices, axis1=1, axis2=2)[:, None, None]
+        return np.linalg.inv(matrices + _RIDGE * size * np.eye(matrices.shape[-1]))
 
 
 def normal_law(sample: Sample, *, random_level: bool, start: Law | None = None) -> Law:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpsuq.core.summaries import largest
 from gpsuq.plots.style import COLORS, figure_style, plain
 
 if TYPE_CHECKING:
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.floating]
 
+MOST_BOXES = 50
+"""Coefficients in one figure."""
+
 
 def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Figure:
     """Plot boxes of the coefficients' draws (chain, draw, p): all of them, and the spread within chains beside.
+
+    Of very many coefficients the largest are shown.
 
     >>> import numpy as np
     >>> from gpsuq.linear.plots import coefficients
@@ -29,11 +35,16 @@ def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Fi
     """
     import matplotlib.pyplot as plt
 
+    n_all = len(names)
+    if n_all > MOST_BOXES:
+        chosen = largest(draws.mean((0, 1)), MOST_BOXES)
+        draws, names = draws[..., chosen], [names[place] for place in chosen]
+        truth = None if truth is None else np.asarray(truth)[chosen]
     with figure_style():
         figure, axis = plt.subplots(figsize=(max(4.0, 1.2 + 0.5 * len(names)), 3.6))
         _gps_boxes(axis, draws)
         _finish(axis, names, truth)
-        axis.set_ylabel("coefficient")
+        axis.set_ylabel("coefficient" if n_all == len(names) else f"the {len(names)} largest of {n_all:,} coefficients")
         figure.legend(loc="outside upper center", ncols=1)
     return figure
 

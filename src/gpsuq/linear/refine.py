@@ -29,6 +29,7 @@ Array = NDArray[np.floating]
 
 _LEARNING_RATE = 1e-2  # twice the general default: the start has done what needs small steps
 _NARROWEST = 4.0  # bandwidth over the noise variance: narrow tells spread from sigma
+_LEAST_SIGMA = 1e-15  # in units of the residuals of a robust fit: below it numbers are equal
 _RATIO = 8.0  # of neighbouring bandwidths
 _WIDEST = 2.0  # times the 99.5% quantile of the residuals' size
 
@@ -126,6 +127,7 @@ def refine(
         folds=None if folds is None else list(folds),
         seed=settings.seed,
         progress=settings.progress,
+        fabric=settings.fabric,
     )
     start = started_generator(laws, settings.generator, settings.seed, random_level=settings.random_level)
     x, y, mask, weight = sample.tensors()
@@ -136,7 +138,7 @@ def refine(
 def _kernel(sample: Sample, sigma: float) -> Mixture:
     """Mix Gaussians from a little above the noise to the range of y; squared distances add up over the measures."""
     measures = sample.n_measures / sample.n_observations
-    narrow = _NARROWEST * sigma**2 * measures
+    narrow = _NARROWEST * max(sigma, _LEAST_SIGMA) ** 2 * measures
     wide = max((_WIDEST * sample.far(0.995)) ** 2 * measures, 4.0 * narrow)
     count = int(np.ceil(np.log(wide / narrow) / np.log(_RATIO))) + 1
     return Mixture(tuple(Gaussian(float(b)) for b in np.geomspace(narrow, wide, count)))

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gpsuq.core.generators import MLP
+from gpsuq.core.summaries import largest
 from gpsuq.errors import GPSError
 from gpsuq.linear.candidates import LINES
 from gpsuq.linear.estimator import GPSLinearRegression
@@ -25,7 +26,9 @@ _SHOWN_ROWS = 2000
 LINEAR_PARTS = ("n", "target", "columns", "pit", "coverage", "worst", "subgroups", "shown", "left_out")
 NEEDS_ROWS = True
 _SHOWN_COEFFICIENTS = 5
+_MOST_COEFFICIENTS = 200
 _MOST_NARROW = 8
+_MANY = "The {} largest of {:,} coefficients are listed, and the largest of these drawn; summary.csv has all of them."
 _MISFIT = "Look for a missing covariate, a curved relation, or very few rows."
 _LEFT_OUT = "Each of these rows was judged by a fit and a calibration that had not seen it."
 _SEEN_BEFORE = "Rows that were fitted flatter a fit a little: judge by new ones, where there are any."
@@ -90,12 +93,19 @@ def judged_page(estimator: GPSLinearRegression, X: pd.DataFrame, y: pd.Series | 
 
 
 def linear_checks(
-    estimator: GPSLinearRegression, X: Any, y: Any, rows: pd.DataFrame | None = None, *, fitted: bool = False
+    estimator: GPSLinearRegression,
+    X: Any,
+    y: Any,
+    rows: pd.DataFrame | None = None,
+    *,
+    fitted: bool = False,
+    n_rows: int | None = None,
 ) -> dict[str, Any]:
     """Compare a fit with rows: everything that a report says about them, as JSON holds it.
 
     ``rows`` is what ``estimator.explain_rows(X, y)`` gave, where that was computed already. Rows that were ``fitted``
-    are judged by fits that had left them out, where there are any.
+    are judged by fits that had left them out, where there are any. ``n_rows`` is how many there are where these are a
+    sample.
     """
     left_out = fitted and len(estimator.fit_.ranks) > 0
     probability, predicted = estimator.fit_.ranks if left_out else estimator.predict_cdf(X, y), estimator.predict(X)
@@ -104,6 +114,7 @@ def linear_checks(
     outcome = np.asarray(y, dtype=np.float64).ravel()
     summary = estimator.summary().iloc[: estimator.n_features_in_]
     names = [str(name) for name in summary.index]
+    listed = [names[place] for place in largest(summary["mean"].to_numpy(), _MOST_COEFFICIENTS)]
     covariates = pd.DataFrame(np.asarray(X, dtype=np.float64), columns=names)
     table = pd.concat([pd.Series(outcome, name=target), covariates], axis=1)
     judged = rows.set_axis(blocks.row_names(rows.index)).assign(y=outcome, predicted=predicted)
@@ -112,14 +123,15 @@ def linear_checks(
     most = int(np.argmax(summary["heterogeneity_sd"].to_numpy() * covariates.std().to_numpy()))
     some = np.sort(np.random.default_rng(0).permutation(len(table))[:_SHOWN_ROWS])
     return {
-        "n": len(table),
+        "n": len(table) if n_rows is None else n_rows,
         "target": target,
-        "columns": frame_as_json(blocks.column_table(table)),
+        "columns": frame_as_json(blocks.column_table(table[[target, *listed]])),
         **blocks.calibration(probability),
         "left_out": left_out,
         "worst": frame_as_json(worst),
-        "subgroups": frame_as_json(rows.groupby("subgroup")[names].mean().assign(rows=sizes)),
+        "subgroups": frame_as_json(rows.groupby("subgroup")[listed].mean().assign(rows=sizes)),
         "shown": {
+            "of": len(table),
             "covariate": names[most],
             "x": covariates.iloc[some, most].tolist(),
             "y": outcome[some].tolist(),
@@ -139,6 +151,8 @@ def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any
         title += f" of {checks['target']}"
         facts = [("rows", f"{checks['n']:,}"), *facts]
         lead = f"{checks['n']:,} rows, target {checks['target']}. {lead}"
+        if (looked_at := checks["shown"].get("of", checks["n"])) < checks["n"]:
+            lead = f"{lead} Single rows, checks and the table of columns are those of a sample of {looked_at:,} rows."
         if len(checks["subgroups"]["index"]) > 1:
             facts.append(("subgroups", str(len(checks["subgroups"]["index"]))))
         scatter = [_scatter(checks["shown"], checks["target"])]
@@ -178,7 +192,14 @@ def _scatter(shown: Mapping[str, Any], target: str) -> Block:
     )
 
 
+def largest_parameters(summary: pd.DataFrame, most: int = _MOST_COEFFICIENTS) -> list[int]:
+    """Return the places of the largest coefficients in a summary, at most so many, and of intercept and sigma."""
+    last = len(summary) - 2
+    return [*largest(summary["mean"].to_numpy()[:last], most), last, last + 1]
+
+
 def _coefficient_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -> list[Block]:
+    p = estimator.n_features_in_
     return [
         Picture(
             estimator.plot_coefficients(),
@@ -186,9 +207,10 @@ def _coefficient_blocks(estimator: GPSLinearRegression, summary: pd.DataFrame) -
             "Dark: all chains and draws; light: within chains, how rows differ."
             if estimator.heterogeneous_
             else "How well each coefficient is known: all chains and draws.",
-            wide=estimator.n_features_in_ > _MOST_NARROW,
+            wide=p > _MOST_NARROW,
         ),
-        blocks.summary_block(summary, "row"),
+        blocks.summary_block(summary.iloc[largest_parameters(summary)], "row"),
+        *([Text(_MANY.format(_MOST_COEFFICIENTS, p))] if p > _MOST_COEFFICIENTS else []),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -33,6 +34,7 @@ class LinearSettings:
     generator: MLP
     seed: int
     progress: bool
+    fabric: Fabric
 
 
 class Rows(NamedTuple):

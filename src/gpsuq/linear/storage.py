@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -15,21 +14,22 @@ from gpsuq.core.calibration import Calibration, ScaleModel, identity_calibration
 from gpsuq.core.generators import MLP, Generator
 from gpsuq.core.models import linear_regression
 from gpsuq.core.parameters import ParameterMap
-from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.fitting import check_parameters
 from gpsuq.files import module_tensors, under
-from gpsuq.linear.candidates import EQUAL, drawn_law
+from gpsuq.linear.candidates import EQUAL, LINES, drawn_law
 from gpsuq.linear.estimator import GPSLinearRegression
 from gpsuq.linear.evidence import Evidence
 from gpsuq.linear.fit import LinearFit
 from gpsuq.linear.laws import Law
 from gpsuq.linear.refine import started_generator, unit_scale
 from gpsuq.linear.units import LinearUnits
-from gpsuq.storage import feature_names
+from gpsuq.storage.checking import Shapes, check_layers, count, counts, feature_names, findings, number, one_of, table
 
 _UNITS = ("center", "matrix", "slope")
 _LAW = ("share", "mean", "loadings", "sigma")
 _SCALE = ("center", "scale", "lower", "upper", "coefficients")
 _CURVE = ("knots", "values")
+_KINDS = ("equal", "normal", *LINES, "trained")
 _LARGEST, _LARGEST_FLOAT = 1e300, 1e30  # stand for infinity, which JSON and checks of tensors do not know
 
 
@@ -41,7 +41,7 @@ def describe(estimator: GPSLinearRegression) -> tuple[dict[str, Any], dict[str, 
     if evidence is not None and evidence["detectable"] is not None:
         evidence["detectable"] = min(evidence["detectable"], _LARGEST)
     config = {
-        "params": estimator.get_params() | {"generator": generator, "random_state": estimator.seed_},
+        "params": estimator.get_params() | {"fabric": None, "generator": generator, "random_state": estimator.seed_},
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
         "level": fit.units.level,
@@ -70,25 +70,60 @@ def describe(estimator: GPSLinearRegression) -> tuple[dict[str, Any], dict[str, 
     return config, tensors
 
 
+def check(config: dict[str, Any], shapes: Shapes) -> None:
+    """Raise where the config says what cannot be, or other sizes than the tensors have."""
+    n_features, spec = count(config, "n_features", least=1), config["params"]["generator"]
+    count(config["params"], "random_state")
+    number(config, "level")
+    number(config, "scale", above=0.0)
+    number(config, "spread_weight")
+    one_of(config, "reweighted", (True, False))
+    if {shapes[f"units/{name}"][0] for name in _UNITS} != {n_features}:
+        raise ValueError(f"n_features cannot be {n_features}")
+    widths = [spec["noise_dim"], *spec["hidden"]]
+    if "sigma_range" in config:
+        n_chains = count(config, "n_chains", least=1)
+        check_layers(shapes, "generator/body.", n_chains, widths)
+        if not 1 <= len(counts(config["chains"], "chains", most=n_chains - 1)) <= n_chains:
+            raise ValueError("a model needs chains, each at most once")
+        lowest, highest = config["sigma_range"]
+        number({"sigma_range": lowest}, "sigma_range", above=0.0, most=number({"sigma_range": highest}, "sigma_range"))
+        number(config, "sigma_factor", above=0.0)
+        return
+    number(config, "bulk", least=0.0)
+    count(config, "calibrated_by")
+    one_of(config, "kind", _KINDS)
+    if (evidence := config["evidence"]) is not None:
+        number(evidence, "p_value", least=0.0, most=1.0)
+        number(evidence, "curvature")
+        one_of(evidence, "curved", (True, False))
+        if evidence["detectable"] is not None:
+            number(evidence, "detectable", least=0.0)
+    if config["trained_chains"] is not None:
+        deepest = 1 + shapes["generator/body.loadings"][3]
+        n_chains = count(config, "trained_chains", least=1)
+        check_layers(shapes, "generator/body.network.", n_chains, [max(widths[0], deepest), *widths[1:]])
+
+
 def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSLinearRegression:
     """Build the estimator that was described."""
     params = dict(config["params"])
     spec = params.pop("generator")
     spec = MLP(**spec | {"hidden": tuple(spec["hidden"])})  # JSON has no tuples
     estimator = GPSLinearRegression(**params, generator=spec)
+    check_parameters(estimator)
     units = LinearUnits(
         **{name: tensors[f"units/{name}"].numpy() for name in _UNITS},
         level=config["level"],
         scale=config["scale"],
         intercept=params["fit_intercept"],
     )
-    path = config["spread_path"]
     common: dict[str, Any] = {
         "units": units,
         "spread_weight": config["spread_weight"],
-        "path": None if path is None else pd.DataFrame(path),
+        "path": None if config["spread_path"] is None else table(config["spread_path"]),
         "reweighted": config["reweighted"],
-        "findings": [Finding(**finding) for finding in config["findings"]],
+        "findings": findings(config),
     }
     own = (_early_parts if "sigma_range" in config else _parts)(config, tensors, spec, units)
     estimator.n_features_in_ = config["n_features"]

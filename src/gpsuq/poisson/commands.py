@@ -56,7 +56,9 @@ def fit(
         from gpsuq.reports.page import write_page
         from gpsuq.spatial import read_covariate, read_window
         from gpsuq.spatial.reading import read_points
-        from gpsuq.storage import replaced, write_model, written_files
+        from gpsuq.storage import write_model
+        from gpsuq.storage.directories import replaced, written_files
+        from gpsuq.tables.reading import write_table
 
         region = read_window(window)
         inside = None if drop_outside else region
@@ -71,7 +73,7 @@ def fit(
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
             estimator.fit(patterns, region, covariates=grids)
             write_model(estimator, folder)
-            estimator.surface().to_frame().to_csv(folder / "intensity.csv", index=False)
+            write_table(estimator.surface().to_frame(), folder / "intensity.csv", index=False)
             save_figure(estimator.plot(), folder / "intensity.png")
             fitness = estimator.goodness_of_fit()
             save_figure(envelope(fitness, estimator.window_.unit), folder / "envelope.png")

@@ -58,10 +58,11 @@ def bandwidth_ladder(counts: Tensor, narrowest: float) -> tuple[float, ...]:
     return tuple(bandwidths)
 
 
-def count_score(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
+def count_score(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...], largest: int = 1) -> Terms:
     """Return both terms of the kernel score of counts y (...) under Poisson draws of mean ``rate`` (..., draw).
 
-    All pairs of draws are compared. The kernel is the mean of Gaussian ones.
+    All pairs of draws are compared. The kernel is the mean of Gaussian ones. ``largest`` is what other counts may come
+    to whose scores are to be compared with these.
     """
     if rate.shape[-1] < 2:
         raise GPSError("the score compares different draws: at least 2 are needed")
@@ -69,11 +70,11 @@ def count_score(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms
     rate = rate.clamp_min(_LOWEST_RATE)
     large = y > MOST_EXACT
     if not bool(large.any()):
-        return _exact(rate, y, bandwidths)
+        return _exact(rate, y, bandwidths, largest)
     if bool(large.all()):
         return _normal(rate, y, bandwidths)
     fit, pair = (torch.empty(y.shape, dtype=rate.dtype, device=rate.device) for _ in range(2))
-    for part, score in ((large, _normal), (~large, _exact)):
+    for part, score in ((large, _normal), (~large, functools.partial(_exact, largest=largest))):
         some = score(rate[part], y[part], bandwidths)
         fit, pair = (whole.masked_scatter(part, values) for whole, values in zip((fit, pair), some, strict=True))
     return Terms(fit, pair)
@@ -99,8 +100,8 @@ def _kernel_means(squared: Tensor, bandwidths: tuple[float, ...], variance: floa
     return total / len(bandwidths)
 
 
-def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...]) -> Terms:
-    features = _features(max(int(y.max()), 1), bandwidths).to(rate)
+def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...], largest: int = 1) -> Terms:
+    features = _features(max(int(y.max()), min(largest, MOST_EXACT)), bandwidths).to(rate)
     by_draw = rate.movedim(-1, 0).flatten(1)  # units last: sums over few draws or features are slow where they are
     fit, pair = _PoissonScore.apply(by_draw, y.flatten().long(), features)  # type: ignore[no-untyped-call]
     return Terms(fit.reshape(y.shape), pair.reshape(y.shape))
@@ -171,12 +172,15 @@ class BlockScore(Distance):
         How many chains in turn will be averaged. Where states are compared, chains are judged by the mixture of them
         all: its first term is the mean of theirs, each on counts that the chain has not seen, and its second needs no
         counts. Chains that follow their own points too closely one by one may still be right together.
+    largest
+        For each scale, the largest count of all tiles, so that no score depends on what others are in a batch.
     """
 
     side: int
     scales: tuple[int, ...]
     bandwidths: tuple[tuple[float, ...], ...]
     ensemble: int = 1
+    largest: tuple[int, ...] | None = None
     mixed: bool = False
 
     def __post_init__(self) -> None:
@@ -197,12 +201,15 @@ class BlockScore(Distance):
         for number, scale in enumerate(self.scales):
             blocks = pooled(rate, self.side, scale).swapaxes(2, 3)
             counts = pooled(y, self.side, scale)
-            terms = count_score(blocks, counts, self.bandwidths[number])
+            terms = self._score(blocks, counts, number)
             if self.mixed:
                 terms = self._of_mixture(terms, blocks, counts, number)
             fits.append(terms.fit.sum(-1))
             pairs.append(terms.pair.sum(-1))
         return Terms(torch.stack(fits).sum(0), torch.stack(pairs).sum(0))
+
+    def _score(self, rate: Tensor, y: Tensor, scale: int) -> Terms:
+        return count_score(rate, y, self.bandwidths[scale], 1 if self.largest is None else self.largest[scale])
 
     def _of_mixture(self, own: Terms, rate: Tensor, y: Tensor, scale: int) -> Terms:
         """Return both terms of the mixture of each chain's ensemble: (chain, tile, block)."""
@@ -211,7 +218,7 @@ class BlockScore(Distance):
         members, draws = self.ensemble, rate.shape[-1]
         fit, inside = (term.unflatten(0, (-1, members)).mean(1) for term in own)
         # Pairs of the pooled draws are those inside chains and those across; a mixture has one in K inside.
-        pooled = count_score(together, first, self.bandwidths[scale]).pair
+        pooled = self._score(together, first, scale).pair
         n_inside, n_all = members * draws * (draws - 1), members * draws * (members * draws - 1)
         across = (pooled * n_all - inside * n_inside) / (n_all - n_inside)
         pair = inside / members + across * (1.0 - 1.0 / members)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import torch
+from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
@@ -25,6 +26,7 @@ from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.progress import counting_bar
+from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.poisson.findings import findings
 from gpsuq.poisson.fit import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
@@ -74,6 +76,9 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         Size of the network: waves that encode the location, widths of the hidden layers, dimension of Z.
     outside
         Whether points outside the window are an ``"error"`` or are dropped (``"drop"``) with a warning.
+    fabric
+        Devices, precision and processes, as ``lightning_fabric.Fabric`` takes them; None is all processes that
+        ``torchrun`` started, or else this CPU.
     random_state
         Seed; same seed, same machine, same numbers.
     progress
@@ -138,6 +143,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         },
         "hidden": ["array-like"],
         "outside": [StrOptions({"error", "drop"})],
+        "fabric": [Fabric, None],
         "progress": ["boolean"],
     }
 
@@ -154,13 +160,14 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         hidden: Sequence[int] = (32, 32),
         noise_dim: int = 2,
         outside: Literal["error", "drop"] = "error",
+        fabric: Fabric | None = None,
         random_state: Any = 0,
         progress: bool = False,
     ) -> None:
         self.n_cells, self.frequency, self.outside = n_cells, frequency, outside
         self.n_chains, self.n_steps, self.n_draws, self.batch_size = n_chains, n_steps, n_draws, batch_size
         self.waves, self.hidden, self.noise_dim = waves, hidden, noise_dim
-        self.random_state, self.progress = random_state, progress
+        self.fabric, self.random_state, self.progress = fabric, random_state, progress
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -220,6 +227,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             hidden=tuple(int(width) for width in hidden),
             seed=seed_from(self.random_state),
             progress=self.progress,
+            fabric=fabric_or_default(self.fabric),
         )
 
     def _set_fit(

@@ -30,6 +30,7 @@ from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.generative import Problem, TrainingState, evaluate, init
 from gpsuq.engine.loop import train
 from gpsuq.engine.progress import stage, training_bar
+from gpsuq.engine.ranks import share
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
 from gpsuq.errors import DivergenceError, GPSError
@@ -78,6 +79,7 @@ class PoissonSettings:
     noise_dim: int
     seed: int
     progress: bool
+    fabric: Fabric
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,9 @@ class PatternSource(BatchSource):
         """Yield all tiles in turn, in an order of this epoch's own."""
         order = torch.randperm(len(self._rows), generator=random_block(self.seed, "epoch", number))
         for first in range(start * self.batch_size, len(self._rows) - self.batch_size + 1, self.batch_size):
-            rows = self._rows[order[first : first + self.batch_size]]
-            yield self._tiles(self._train, rows, self.kept), torch.ones(len(self._train), len(rows))
+            mine, counts = share(order[first : first + self.batch_size])
+            tiles = self._tiles(self._train, self._rows[mine], self.kept)
+            yield tiles, torch.full((len(self._train), len(mine)), counts)
 
     def held_out(self) -> Batch:
         """Return the counts of the points that each chain did not see."""
@@ -199,9 +202,10 @@ class PatternSource(BatchSource):
         """Return the number of points that each chain learned from, scaled to all: (chain,)."""
         return np.asarray(self._train.sum((1, 2)).double().numpy() / self.kept)
 
-    def bandwidths(self) -> tuple[tuple[float, ...], ...]:
-        """Return those of the kernels for every scale."""
-        return tuple(bandwidth_ladder(pooled(self.sample.y, TILE, scale), _BANDWIDTH) for scale in SCALES)
+    def scales(self) -> tuple[tuple[tuple[float, ...], ...], tuple[int, ...]]:
+        """Return the bandwidths of the kernels and the largest count for every scale."""
+        counts = [pooled(self.sample.y, TILE, scale) for scale in SCALES]
+        return tuple(bandwidth_ladder(each, _BANDWIDTH) for each in counts), tuple(int(c.max()) for c in counts)
 
 
 @dataclass(frozen=True)
@@ -244,7 +248,10 @@ class Surfaces:
         for number in np.unique(noise.chain):
             mine, loading = noise.chain == number, self.loading[number]
             result[mine] += noise.noise[mine] @ loading.T - 0.5 * np.square(loading).sum(-1)
-        return np.asarray(np.exp(result, out=result))
+        np.exp(result, out=result)
+        if not np.isfinite(result).all():
+            raise DivergenceError("the intensity is not finite: training diverged or the model was damaged; fit again")
+        return np.asarray(result)
 
     @property
     def heterogeneity(self) -> Array:
@@ -336,13 +343,14 @@ class _Counting:
             evaluate_every=_EVALUATE_EVERY,
             clearly=0.0,
         )
+        bandwidths, largest = source.scales()
         problem = Problem(
             source,
             ChainPlan(n_chains, reweight=None, holdout=0.0),
             algorithm,
-            BlockScore(TILE, SCALES, source.bandwidths(), ensemble),
+            BlockScore(TILE, SCALES, bandwidths, ensemble, largest),
             seed,
-            Fabric(accelerator="cpu", devices=1, precision="32-true"),
+            settings.fabric,
             evaluation_draws=_EVALUATION_DRAWS,
             evaluation_rows=_EVALUATION_TILES,
         )
@@ -418,8 +426,8 @@ def _choose_spread(state: TrainingState, held_out: Batch) -> Choice:
     whole.distance = replace(distance, scales=distance.scales[-1:], bandwidths=distance.bandwidths[-1:])
     judged = replace(state, loss=whole, problem=replace(state.problem, evaluation_draws=_SPREAD_DRAWS))
     scores = []
-    for share in SPREADS:
-        body.spread.fill_(share)
+    for factor in SPREADS:
+        body.spread.fill_(factor)
         scores.append(evaluate(judged, held_out).score[0].double().nan_to_num(nan=0.0))
     choice = simplest("spread", SPREADS, torch.stack(scores).numpy())
     if choice.value > 0.0:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.fitting import check_parameters
 from gpsuq.files import module_tensors, under
 from gpsuq.poisson.estimator import GPSPoissonProcess
@@ -20,6 +17,7 @@ from gpsuq.poisson.surfaces import Surface, SurfaceBody
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.windows import window_from_json
+from gpsuq.storage.checking import Shapes, check_layers, count, counts, findings, number, table
 
 
 def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -27,7 +25,8 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
     fit, grid = estimator.fit_, estimator.grid_
     locations = fit.locations
     config = {
-        "params": estimator.get_params() | {"random_state": estimator.seed_, "hidden": list(estimator.hidden)},
+        "params": estimator.get_params()
+        | {"fabric": None, "random_state": estimator.seed_, "hidden": list(estimator.hidden)},
         "window": grid.window.to_json(),
         "grid": [grid.n_x, grid.n_y],
         "points": [len(pattern) for pattern in estimator.points_],
@@ -48,10 +47,31 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
         "covariate_scale": locations.covariate_scale,
         "points": np.concatenate(estimator.points_),
     }
-    for number, covariate in enumerate(locations.covariates):
-        arrays |= {f"covariate/{number}/{part}": getattr(covariate, part) for part in ("x", "y", "values")}
+    for place, covariate in enumerate(locations.covariates):
+        arrays |= {f"covariate/{place}/{part}": getattr(covariate, part) for part in ("x", "y", "values")}
     tensors = module_tensors(fit.body, "body/")
     return config, tensors | {name: torch.from_numpy(np.array(a, order="C")) for name, a in arrays.items()}
+
+
+def check(config: dict[str, Any], shapes: Shapes) -> None:
+    """Raise where the config says what cannot be, or other sizes than the tensors have."""
+    params, names = config["params"], config["covariates"]
+    number(config, "length", above=0.0)
+    for name in ("stretch", "frequency", "spread"):
+        number(config, name, least=0.0)
+    count(params, "random_state")
+    counts(config["grid"], "grid", least=1)
+    count({"n_outside": 0} | config, "n_outside")  # early versions did not count them
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("covariates must be names")
+    if shapes["points"] != (sum(counts(config["points"], "points")), 2):
+        raise ValueError("the numbers of points do not agree")
+    (n_chains,) = shapes["level"]
+    if n_chains < 2:
+        raise ValueError("a model needs chains")
+    check_layers(shapes, "body/", n_chains, [count(params, "waves", least=1) + len(names), *params["hidden"]])
+    if shapes[f"body/layers.{len(params['hidden'])}.weight"][2] != 1 + count(params, "noise_dim", least=1):
+        raise ValueError("noise_dim does not agree")
 
 
 def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonProcess:
@@ -61,27 +81,21 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     check_parameters(estimator)
     settings = estimator._settings()
     covariates = tuple(
-        CovariateGrid(name, *(tensors[f"covariate/{number}/{part}"].numpy() for part in ("x", "y", "values")))
-        for number, name in enumerate(config["covariates"])
+        CovariateGrid(name, *(tensors[f"covariate/{place}/{part}"].numpy() for part in ("x", "y", "values")))
+        for place, name in enumerate(config["covariates"])
     )
     center, *scaling = (tensors[name].numpy() for name in ("center", "covariate_center", "covariate_scale"))
     locations = Locations(center, config["length"], covariates, *scaling)
     level, stretch = tensors["level"].numpy(), float(config["stretch"])
-    if not (config["length"] > 0 and stretch >= 0 and np.isfinite(level).all()) or len(level) < 2:
-        raise ValueError("numbers that must be positive and finite are not")
     path, frequency = config["smoothness_path"], float(config["frequency"])
     frequencies = (frequency,) * len(level)
     spec = Surface(frequencies, len(covariates), settings.waves, settings.hidden, settings.noise_dim)
     body = SurfaceBody(spec, 0)
     body.load_state_dict(under(tensors, "body/"))
-    smoothness = None if path is None else Choice(frequency, pd.DataFrame(path).set_index("frequency"))
-    spread = Choice(float(config["spread"]), pd.DataFrame(config["spread_path"]).set_index("spread"))
+    smoothness = None if path is None else Choice(frequency, table(path, "frequency"))
+    spread = Choice(float(config["spread"]), table(config["spread_path"], "spread"))
     fit = PoissonFit(body.eval(), locations, level, smoothness, frequency, spread, stretch)
-    n_x, n_y = (operator.index(number) for number in config["grid"])
-    grid = Grid(window_from_json(config["window"]), n_x, n_y)
-    if sum(config["points"]) != len(tensors["points"]):
-        raise ValueError("the numbers of points do not agree")
+    grid = Grid(window_from_json(config["window"]), *config["grid"])
     patterns = np.split(tensors["points"].numpy(), np.cumsum(config["points"])[:-1])
-    found = [Finding(**finding) for finding in config.get("findings", [])]  # files of earlier versions have none
-    estimator._set_fit(fit, grid, patterns, settings.seed, config.get("n_outside", 0), found)
+    estimator._set_fit(fit, grid, patterns, settings.seed, config.get("n_outside", 0), findings(config))
     return estimator

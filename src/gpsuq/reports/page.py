@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -16,10 +18,15 @@ from jinja2 import Environment, select_autoescape
 from markupsafe import Markup
 
 from gpsuq._version import __version__
-from gpsuq.files import write_atomically
+from gpsuq.files import read_bytes, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"  # a page may fetch and send nothing
+_PNG = "image/png"
+_PICTURE = re.compile(rf"data:{_PNG};base64,[A-Za-z0-9+/=]*")
 
 
 @dataclass(frozen=True)
@@ -83,22 +90,22 @@ class Picture:
     def source(self) -> str:
         """The figure as an address that holds it; the figure is closed."""
         if isinstance(self.figure, Path):
-            return data_address(self.figure.read_bytes(), "image/png")
+            return data_address(read_bytes(self.figure, links=False), _PNG)
         import matplotlib.pyplot as plt
 
         buffer = io.BytesIO()
         self.figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
         plt.close(self.figure)
-        return data_address(buffer.getvalue(), "image/png")
+        return data_address(buffer.getvalue(), _PNG)
 
 
 @dataclass(frozen=True)
 class Gallery:
     """Classified observations to sort, filter and look at one by one.
 
-    ``items`` have ``title``, ``image`` (an address or None), ``label`` (or None), ``prediction``, ``uncertain``,
-    ``wrong``, ``scores`` by name, and ``boxes``: for every class the quantiles that a boxplot shows and ``t_h``;
-    ``certain_above`` has the threshold of every class.
+    ``items`` have ``title``, ``image`` (an address that holds a PNG, or None), ``label`` (or None), ``prediction``,
+    ``uncertain``, ``wrong``, ``scores`` by name, and ``boxes``: for every class the quantiles that a boxplot shows and
+    ``t_h``; ``certain_above`` has the threshold of every class.
     :func:`gpsuq.classify.report.classifier_page` makes one of a classifier's verdicts.
 
     >>> from gpsuq.reports.page import Gallery
@@ -121,6 +128,7 @@ class Gallery:
         """Everything that the script needs, safe inside a script element."""
         names = {"classes": "classes", "items": "items", "levels": "levels", "certainAbove": "certain_above"}
         content = {name: list(getattr(self, held)) for name, held in names.items()}
+        content["items"] = [item | {"image": _picture_or_none(item["image"])} for item in self.items]
         text = json.dumps(content, allow_nan=False, separators=(",", ":"))
         return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
 
@@ -170,7 +178,10 @@ def render(page: Page) -> str:
     interactive = any(isinstance(block, Gallery) for section in page.sections for block in section.blocks)
     script = Markup(_asset("gallery.js")) if interactive else None
     style, may_break = Markup(_asset("style.css")), Markup("<wbr>")
-    return template.render(page=page, style=style, script=script, may_break=may_break, version=__version__)
+    allowed = f"{_NOTHING}; img-src data:; style-src {_source(style)}; script-src {_source(script)}"
+    return template.render(
+        page=page, style=style, script=script, may_break=may_break, allowed=allowed, version=__version__
+    )
 
 
 def write_page(page: Page, path: str | Path) -> Path:
@@ -180,7 +191,7 @@ def write_page(page: Page, path: str | Path) -> Path:
     >>> from gpsuq.reports.page import Page, Section, Text, write_page
     >>> page = Page("My report", "Prices differ between districts.", [Section("Data", [Text("506 rows.")])])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     "506 rows." in write_page(page, f"{folder}/report.html").read_text()
+    ...     "506 rows." in write_page(page, f"{folder}/report.html").read_text(encoding="utf-8")
     True
     """
     path = Path(path)
@@ -200,7 +211,19 @@ def settings_table(params: Mapping[str, Any], **more: Any) -> pd.DataFrame:
 
 
 def _asset(name: str) -> str:
-    return files("gpsuq.reports").joinpath("assets", name).read_text()
+    return files("gpsuq.reports").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _source(text: str | None) -> str:
+    """Return how a Content-Security-Policy names one text inside the page, or none."""
+    if text is None:
+        return "'none'"
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _picture_or_none(address: Any) -> str | None:
+    """Return an address if it holds a PNG; one of anything else would be fetched from there."""
+    return address if isinstance(address, str) and _PICTURE.fullmatch(address) else None
 
 
 def _shown(value: Any) -> str:

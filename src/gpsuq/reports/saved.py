@@ -14,11 +14,14 @@ from typing import Any
 import pandas as pd
 
 from gpsuq.errors import GPSError, MissingCodeError
+from gpsuq.files import write_atomically
 from gpsuq.reports.page import Page
-from gpsuq.storage import CONFIG_FILE, KINDS, load, part_of
+from gpsuq.storage import KINDS, load, part_of, read_beside, read_config
+from gpsuq.storage.directories import CHECKS_FILE, CONFIG_FILE
 from gpsuq.tables.reading import for_json
 
-REPORT_FILE, CHECKS_FILE = "report.html", "checks.json"
+REPORT_FILE = "report.html"
+_MOST = 1 << 28  # checks hold pictures
 
 
 def can_be_made_again(directory: Path) -> bool:
@@ -63,7 +66,7 @@ def _loaded(directory: Path) -> Any:
     try:
         return load(directory)
     except MissingCodeError as error:
-        kind = json.loads((directory / CONFIG_FILE).read_text())["type"]
+        kind = read_config(directory)["type"]
         page = part_of(kind, "report").IN_PYTHON
         raise MissingCodeError(
             f"{error}. Its report is made in Python: gpsuq.reports.page.write_page({KINDS[kind]}.report.{page}, "
@@ -73,16 +76,15 @@ def _loaded(directory: Path) -> Any:
 
 def write_checks(checks: Mapping[str, Any], directory: Path) -> None:
     """Write checks beside a saved model, for a report that is made later."""
-    (directory / CHECKS_FILE).write_text(json.dumps(checks, indent=2, allow_nan=False) + "\n")
+    write_atomically(directory / CHECKS_FILE, (json.dumps(checks, indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_checks(directory: Path, parts: Sequence[str]) -> dict[str, Any] | None:
     """Read the ``parts`` of the checks beside a saved model; None where there are none."""
-    path = directory / CHECKS_FILE
-    if not path.is_file():
+    checks = read_beside(directory, CHECKS_FILE, most=_MOST)
+    if checks is None:
         return None
     with damage_told(directory):
-        checks = json.loads(path.read_text())
         return {name: checks[name] for name in parts}
 
 

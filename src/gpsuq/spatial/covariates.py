@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError
+from gpsuq.files import MOST_TEXT, parsed, read_bytes
 from gpsuq.spatial.windows import Array, Window
 
 
@@ -36,8 +36,8 @@ class CovariateGrid:
 
     def __post_init__(self) -> None:
         for axis, label in ((self.x, "x"), (self.y, "y")):
-            if axis.ndim != 1 or len(axis) < 2 or not (np.diff(axis) > 0).all():
-                raise GPSError(f"covariate {self.name!r}: {label} must hold at least two increasing numbers")
+            if axis.ndim != 1 or len(axis) < 2 or not (np.diff(axis) > 0).all() or not np.isfinite(axis).all():
+                raise GPSError(f"covariate {self.name!r}: {label} must hold at least two increasing, finite numbers")
         if self.values.shape != (len(self.y), len(self.x)):
             raise GPSError(
                 f"covariate {self.name!r} has values of shape {self.values.shape} for {len(self.y)} rows of y and "
@@ -94,8 +94,8 @@ def read_covariate(path: str | Path, name: str | None = None) -> CovariateGrid:
             raise GPSError(f"there is no file {file}: a covariate is a CSV of values and a JSON with xcol and yrow")
     try:
         values = pd.read_csv(path, header=None).to_numpy(dtype=np.float64)
-        document = json.loads(axes.read_text())
+        document = parsed(read_bytes(axes, most=MOST_TEXT))
         x, y = (np.asarray(document[key], dtype=np.float64) for key in ("xcol", "yrow"))
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, OverflowError) as error:
         raise GPSError(f"{path} cannot be read as a covariate grid: {error}") from error
     return CovariateGrid(name or path.name.split(".")[-3 if path.name.endswith(".grid.csv") else 0], x, y, values)

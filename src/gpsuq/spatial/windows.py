@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError, needs
+from gpsuq.files import parsed, read_bytes
 
 with needs("points", "reading windows"):
     import shapely
@@ -20,6 +20,9 @@ with needs("points", "reading windows"):
     from shapely.geometry.base import BaseGeometry
 
 Array = NDArray[np.float64]
+
+_MOST_BYTES = 1 << 28
+_DAMAGE = ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, GEOSException
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ class Window:
         if not geometry.is_valid:
             reason = shapely.is_valid_reason(geometry)
             raise GPSError(f"the window is not a valid polygon: {reason}; mend it, for example with shapely.make_valid")
-        if geometry.area <= 0.0:
-            raise GPSError("the window has no area")
+        if not 0.0 < geometry.area < np.inf:
+            raise GPSError("the window has no area, or one too large for a number: check its units")
         shapely.prepare(geometry)
 
     @classmethod
@@ -109,21 +112,21 @@ def read_window(path: str | Path) -> Window:
     if not path.is_file():
         raise GPSError(f"there is no file {path}")
     try:
-        document = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
+        document = parsed(read_bytes(path, most=_MOST_BYTES))
+    except (OSError, ValueError) as error:
         raise GPSError(f"{path} cannot be read as JSON: {error}") from error
-    return _read(document, str(path))
+    return window_from_json(document, str(path))
 
 
-def _read(document: Any, name: str) -> Window:
+def window_from_json(document: Any, name: str = "this document") -> Window:
+    """Read a window from a JSON document: a rectangle, a geometry, a feature or a collection of features."""
     try:
-        return window_from_json(document)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, GEOSException) as error:
+        return _window(document)
+    except _DAMAGE as error:
         raise GPSError(f"{name} cannot be read as a window: {error}") from error
 
 
-def window_from_json(document: dict[str, Any]) -> Window:
-    """Read a window from a JSON document: a rectangle, a geometry, a feature or a collection of features."""
+def _window(document: dict[str, Any]) -> Window:
     kind = document["type"]
     units = document.get("units", "unit")
     unit = str(units[0] if isinstance(units, list) else units)
@@ -131,12 +134,12 @@ def window_from_json(document: dict[str, Any]) -> Window:
         (x_min, x_max), (y_min, y_max) = document["xrange"], document["yrange"]
         return Window.rectangle(x_min, x_max, y_min, y_max, unit)
     if kind == "Feature":
-        return window_from_json(document["geometry"])
+        return _window(document["geometry"])
     if kind in ("FeatureCollection", "GeometryCollection"):
         parts = document["features" if kind == "FeatureCollection" else "geometries"]
         if not parts:
             raise GPSError("the window is empty")
-        return Window(shapely.union_all([window_from_json(part).polygons for part in parts]), unit)
+        return Window(shapely.union_all([_window(part).polygons for part in parts]), unit)
     if kind not in ("Polygon", "MultiPolygon"):
         raise GPSError(f"a window of type {kind!r} is not known; use a rectangle, Polygon or MultiPolygon")
     return Window(shape(document), unit)
@@ -157,10 +160,10 @@ def as_window(window: Any) -> Window:
     if isinstance(window, (str, Path)):
         return read_window(window)
     if isinstance(window, dict):
-        return _read(window, "this document")
+        return window_from_json(window)
     try:
         numbers = [float(value) for value in window]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise GPSError(f"a window must be a polygon, four numbers or a file, got {window!r}") from error
     if len(numbers) != 4:
         raise GPSError(f"a rectangle takes four numbers (x_min, x_max, y_min, y_max), got {len(numbers)}")

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, listed
+from gpsuq.files import write_atomically
+from gpsuq.storage import read_beside
+from gpsuq.storage.directories import COLUMNS_FILE
 
-FILE = "columns.json"
 _MOST_LEVELS = 50
 
 
@@ -50,47 +52,63 @@ class Encoding:
                     f"not a category; leave it out with --drop {name}"
                 )
             levels[str(name)] = found
-        return cls(levels)
+        result = cls(levels)
+        taken = set(map(str, table))
+        for made, name in result._made():
+            if made in taken:
+                raise GPSError(
+                    f"there is a column {made!r} already, and a category of column {name!r} needs that name: rename "
+                    "one of them, or leave it out with --drop"
+                )
+            taken.add(made)
+        return result
 
     def encoded(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the table with columns of 0 and 1 in the place of text; a missing text stays missing."""
-        parts = []
+        columns: dict[str, pd.Series] = {}
         for name in table:
             if str(name) not in self.levels:
-                parts.append(table[[name]])
+                columns[str(name)] = table[name]
                 continue
             levels, shown = self.levels[str(name)], table[name].astype(object).map(str, na_action="ignore")
+            # Codes beside missing cells were read as 1.0, not 1.
+            shown = shown.where(shown.isin(levels) | shown.isna(), shown.str.removesuffix(".0"))
             known = shown.isin(levels) | shown.isna()
             if not known.all():
-                row = int((~known).to_numpy().argmax())
+                strange = shown[~known]
                 raise GPSError(
-                    f"column {name!r} holds {shown.iloc[row]!r} in row {row + 1}, which was not in the data that were "
-                    f"fitted: {', '.join(levels)}"
+                    f"column {name!r} holds {strange.iloc[0]!r} in row {strange.index.to_numpy()[0] + 1}, which was "
+                    f"not in the data that were fitted: {listed(levels)}"
                 )
-            columns = {f"{name}={level}": (shown == level).astype(float) for level in levels[1:]}
-            parts.append(pd.DataFrame(columns).mask(shown.isna()))
-        return pd.concat(parts, axis=1)
+            for level in levels[1:]:
+                columns[f"{name}={level}"] = (shown == level).astype(float).mask(shown.isna())
+        return pd.DataFrame(columns, index=table.index)
 
     def source(self, column: str) -> str:
         """Name the column of a table that an encoded one was made of."""
-        made = {f"{name}={level}": name for name, levels in self.levels.items() for level in levels[1:]}
-        return made.get(column, column)
+        return dict(self._made()).get(column, column)
+
+    def _made(self) -> list[tuple[str, str]]:
+        """Return the names of the columns that categories become, each with the name of its source."""
+        return [(f"{name}={level}", name) for name, levels in self.levels.items() for level in levels[1:]]
 
     def write(self, directory: Path) -> None:
         """Write the levels beside a saved model."""
-        (directory / FILE).write_text(json.dumps(dict(self.levels), indent=2) + "\n")
+        write_atomically(directory / COLUMNS_FILE, (json.dumps(dict(self.levels), indent=2) + "\n").encode())
 
     @classmethod
     def read(cls, directory: Path) -> Encoding:
         """Read the levels beside a saved model; none where there is no such file."""
-        path = directory / FILE
-        if not path.is_file():
+        found = read_beside(directory, COLUMNS_FILE)
+        if found is None:
             return cls({})
-        try:
-            found = json.loads(path.read_text())
-            return cls({str(name): tuple(map(str, levels)) for name, levels in found.items()})
-        except (ValueError, AttributeError, TypeError) as error:
-            raise GPSError(f"{path} is damaged: {error}") from error
+        if not isinstance(found, dict) or not all(_are_levels(levels) for levels in found.values()):
+            raise GPSError(f"{directory / COLUMNS_FILE} is damaged: it must hold lists of texts; fit again")
+        return cls({name: tuple(levels) for name, levels in found.items()})
+
+
+def _are_levels(held: object) -> bool:
+    return isinstance(held, list) and len(held) > 1 and all(isinstance(level, str) for level in held)
 
 
 def _is_text(column: pd.Series) -> bool:

@@ -22,7 +22,7 @@ from gpsuq.core.seeds import random_block, seeded
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.generative import History
-from gpsuq.errors import GPSError, needs
+from gpsuq.errors import DivergenceError, GPSError, needs
 from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.storage import save
 
@@ -354,7 +354,12 @@ class UQDistribution:
             noise = torch.randn(shape, generator=stream, dtype=generator.shared.dtype)
             with torch.no_grad():
                 values = generator(noise, x)
-            yield {name: value[self.chains] for name, value in values.items()}
+            drawn = {name: value[self.chains] for name, value in values.items()}
+            if lost := [name for name, value in drawn.items() if not bool(torch.isfinite(value).all())]:
+                raise DivergenceError(
+                    f"draws of {', '.join(lost)} are not finite: training diverged; lower the learning rate"
+                )
+            yield drawn
 
     def _feature_labels(self, count: int) -> list[str]:
         if self.feature_names is not None and len(self.feature_names) == count:

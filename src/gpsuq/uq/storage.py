@@ -12,15 +12,16 @@ from torch import Tensor, nn
 from gpsuq.core.generators import MLP, Generator, GeneratorSpec, as_generator_spec
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.parameters import DataScale, ParameterMap
-from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.generative import History
 from gpsuq.errors import MissingCodeError
 from gpsuq.files import module_tensors, under
-from gpsuq.storage import feature_names, your_code
+from gpsuq.storage import your_code
+from gpsuq.storage.checking import Shapes, check_layers, count, counts, feature_names, findings, largest, one_of
 from gpsuq.uq.distribution import UQDistribution
 
 _HISTORY = ("fit", "pair", "held_out")
 _SCALES = ("y_center", "y_scale", "x_center", "x_scale")
+_DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 def describe(uq: UQDistribution) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -50,6 +51,24 @@ def describe(uq: UQDistribution) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if (value := getattr(scale, name)) is not None:
             tensors[f"scale/{name}"] = value.clone().contiguous()
     return config, tensors
+
+
+def check(config: dict[str, Any], shapes: Shapes) -> None:
+    """Raise where the config says what cannot be, or other sizes than the tensors have."""
+    n_chains, most = count(config, "n_chains", least=1, most=largest(shapes)), largest(shapes)
+    if not 1 <= len(counts(config["chains"], "chains", most=n_chains - 1)) <= n_chains:
+        raise ValueError("a model needs chains, each at most once")
+    count(config, "seed")
+    counts(config["evaluated_at"], "evaluated_at")
+    one_of(config, "reweighted", (True, False))
+    one_of(config, "dtype", _DTYPES)
+    for name in ("n_features", "x_width"):
+        if config[name] is not None:
+            count(config, name, most=most)
+    if config["x_shape"] is not None:
+        counts(config["x_shape"], "x_shape", least=1)
+    if (spec := config["generator"]) is not None:
+        check_layers(shapes, "generator/body.", n_chains, [spec["noise_dim"], *spec["hidden"]])
 
 
 def restore(
@@ -92,7 +111,7 @@ def restore(
         history=history,
         feature_names=feature_names(config, None if x_shape is None else x_shape[-1]),
         x_shape=x_shape,
-        findings=[Finding(**finding) for finding in config["findings"]],
+        findings=findings(config),
     )
 
 
@@ -108,7 +127,10 @@ def _built(
     scale = DataScale(**{name: tensors.get(f"scale/{name}") for name in _SCALES}, x_width=config["x_width"])  # type: ignore[arg-type]
     n_features, n_chains = config["n_features"], int(config["n_chains"])
     parameter_map = ParameterMap(model.parameters, n_features, scale)
-    body = spec.build(parameter_map.width(random=True), n_chains, scale, n_features, 0)
+    width = parameter_map.width(random=True)
+    if held is not None and width != tensors[f"generator/body.layers.{len(held['hidden'])}.weight"].shape[2]:
+        raise ValueError(f"the model has {width} numbers that vary, and the saved generator makes others")
+    body = spec.build(width, n_chains, scale, n_features, 0)
     built = Generator(body, parameter_map, n_chains).to(getattr(torch, config["dtype"]))
     built.load_state_dict(under(tensors, "generator/"))
     return built

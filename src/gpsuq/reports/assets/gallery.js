@@ -49,11 +49,13 @@ document.querySelectorAll(".gallery").forEach((gallery) => {
       svg.append(drawn("line", { x1: left, x2: wide, y1: y(tick), y2: y(tick), stroke: "#e5e5e5" }));
       svg.append(drawn("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end", "font-size": 11 }, tick));
     }
-    const pitch = (wide - left) / data.classes.length;
-    const level = (number) => y(data.certainAbove[number]);
-    const steps = data.classes.map((_, number) => `V${level(number)}h${pitch}`).join("");
-    svg.append(drawn("path", { d: `M${left} ${level(0)}${steps}`, fill: "none", stroke: "#57606a", "stroke-dasharray": "5 4" }));
-    data.classes.forEach((name, number) => {
+    const shown = item.classes ?? [...data.classes.keys()]; // of very many classes the likeliest
+    const pitch = (wide - left) / shown.length;
+    const level = (place) => y(data.certainAbove[place]);
+    const steps = shown.map((place) => `V${level(place)}h${pitch}`).join("");
+    svg.append(drawn("path", { d: `M${left} ${level(shown[0])}${steps}`, fill: "none", stroke: "#57606a", "stroke-dasharray": "5 4" }));
+    shown.forEach((place, number) => {
+      const name = data.classes[place];
       const [low, first, median, third, high5, t] = item.boxes[number];
       const x = left + pitch * (number + 0.5), half = Math.min(16, 0.32 * pitch);
       const blue = "#0072b2";
