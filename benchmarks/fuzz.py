@@ -14,6 +14,7 @@ import decimal
 import gzip
 import io
 import json
+import math
 import resource
 import shutil
 import subprocess
@@ -81,6 +82,7 @@ class Reader:
     read: Callable[[Path, int], object]
     folder: Path | None = None
     beside: dict[str, bytes] = field(default_factory=dict)
+    share: float = 1.0  # of the inputs, beside the others'; a page takes seconds to draw
 
 
 def readers() -> dict[str, Reader]:
@@ -116,7 +118,9 @@ def readers() -> dict[str, Reader]:
             [(saved / "model.safetensors").read_bytes()], "model.safetensors", _load, saved
         )
     for name, folder in _with_checks(tables[2]).items():
-        found[f"checks, {name}"] = Reader([(folder / "checks.json").read_bytes()], "checks.json", _page, folder)
+        found[f"checks, {name}"] = Reader(
+            [(folder / "checks.json").read_bytes()], "checks.json", _page, folder, share=0.01
+        )
     return found
 
 
@@ -175,7 +179,7 @@ def _read_table(folder: Path, number: int) -> None:
     options: dict[str, Any] = {"drop_missing": number % 2 == 0, "weights": "w" if number % 3 == 0 else None}
     target = ("y", "site")[number % 5 == 0]
     split = split_table(read_table(path), target, drop=["when"] if number % 7 else [], **options)
-    if number % FIT_EVERY == 0 and target == "y":
+    if number % FIT_EVERY == 1:  # target is y
         model = GPSLinearRegression(n_steps=3, n_chains=2, n_draws=4).fit(split.X, split.y, split.weights)
         _check_finite(model.predict(split.X))
     elif number % FIT_EVERY == 0:
@@ -434,14 +438,15 @@ def main() -> None:
     if options.part:
         name, first, last = options.part
         return print(json.dumps(part_of_inputs(name, int(first), int(last))))
-    names = options.only or list(readers())
-    each = -(-options.inputs // len(names))
+    known = readers()
+    shares = {name: known[name].share for name in options.only or known}
     path = options.out / "fuzz.json"
     rows: dict[str, Any] = json.loads(path.read_text())["rows"]["readers"] if path.exists() else {}
-    for name in names:
+    for name, share in shares.items():
+        wanted = math.ceil(options.inputs * share / sum(shares.values()))
         row = rows.setdefault(name, {"inputs": 0, "done": 0, "refused": 0, "other": {}, "slowest": 0.0, "megabytes": 0})
-        while row["inputs"] < each:
-            first, last = row["inputs"], min(each, row["inputs"] + PART)
+        while row["inputs"] < wanted:
+            first, last = row["inputs"], min(wanted, row["inputs"] + PART)
             add(row, first, last, in_a_process(name, first, last))
             totals = {key: sum(row[key] for row in rows.values()) for key in ("inputs", "done", "refused")}
             totals["other"] = totals["inputs"] - totals["done"] - totals["refused"]

@@ -13,6 +13,7 @@ import pandas as pd
 from gpsuq.engine.parallel import independent
 from gpsuq.engine.progress import counting_bar
 from gpsuq.engine.ranks import rank
+from gpsuq.errors import GPSError
 from gpsuq.files import write_atomically
 
 _FILE = "replicates.jsonl"
@@ -37,10 +38,13 @@ def run_replicates(
     tasks = list(tasks)
     done = {}
     if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        records = [json.loads(line) for line in lines if line.endswith("\n")]  # a last line may have been cut short
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            records = [json.loads(line) for line in lines if line.endswith("\n")]  # a last line may have been cut short
+            done = {tuple(record["task"]): record["result"] for record in records}
+        except (ValueError, LookupError, TypeError) as error:
+            raise GPSError(f"{path} is damaged ({error}); mend it, or pass --force to start anew") from error
         write_atomically(path, "".join(json.dumps(record) + "\n" for record in records).encode())
-        done = {tuple(record["task"]): record["result"] for record in records}
     waiting = [task for task in tasks if task not in done]
     several, before = len(waiting) > 1, len(done)
     with counting_bar(progress and several, "replicates", len(waiting)) as advance:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def terminal(monkeypatch):
     """Let every command believe that somebody watches."""
     stderr = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(sys.modules["gpsuq.speaking"], "sys", SimpleNamespace(stderr=stderr))
+    monkeypatch.setattr("gpsuq.speaking.sys", SimpleNamespace(stdout=sys.stdout, stderr=stderr))
 
 
 @pytest.fixture

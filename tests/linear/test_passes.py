@@ -9,6 +9,7 @@ from two_ranks import Threads
 
 from gpsuq import GPSError, GPSLinearRegression
 from gpsuq.datasets import correlated
+from gpsuq.linear import centre, fit
 from gpsuq.tables import streaming
 from gpsuq.tables.streaming import ParquetRows
 
@@ -46,6 +47,23 @@ def test_all_rows_tell_the_means_where_a_sample_tells_the_law(tmp_path, monkeypa
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * squares / len(table))
     assert np.abs((model.coef_ - least[:3]) / errors[:3]).max() < 0.5
     assert model.summary()["estimation_sd"].iloc[:3].to_numpy() == pytest.approx(errors[:3], rel=0.4)
+
+
+@pytest.mark.slow
+def test_very_many_rows_take_a_second_step(tmp_path, monkeypatch):
+    """Two thirds and one third of the rows follow different lines, with heavy tails: one step ends near the mean."""
+    monkeypatch.setattr(streaming, "SAMPLE", 600)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=20_000)
+    y = np.where(rng.random(20_000) < 1 / 3, -2.0, 2.0) * x + rng.standard_t(2, 20_000)
+    pd.DataFrame({"x": x, "y": y}).to_parquet(tmp_path / "data.parquet")
+    rows, left = ParquetRows(tmp_path, "y"), []
+    for very_many in (100, 10):
+        monkeypatch.setattr(fit, "_VERY_MANY", very_many)
+        found = GPSLinearRegression(n_chains=2, n_steps=20).fit(rows).fit_
+        assert found.kind != "equal"
+        left.append(np.abs(centre.step_over_all_rows(rows, found.units, found.centers.mean(0), found.law, None)[0]))
+    assert left[1] < 0.3 * left[0]
 
 
 def test_two_processes_fit_what_one_fits(tmp_path, monkeypatch):

@@ -388,7 +388,7 @@ def test_a_gallery_has_wrong_and_uncertain_ones_first():
 
 def test_a_classifier_without_labels_or_images_is_reported(rng):
     X = rng.normal(size=(60, 3))
-    model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    model = GPSClassifier(recipe=Recipe(epochs=8)).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
     page = classifier_page(model, X)
     titles = [section.title for section in page.sections]
     assert titles == ["Gallery", "Verdicts", "Data", "What was fitted", "How to read this"]

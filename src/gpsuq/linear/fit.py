@@ -138,7 +138,8 @@ def fit_linear(
 
     Where ``everything`` is given, X, y and weights are a sample of it.
     """
-    streamed, everything = everything is not None, everything or InMemory(X, y, weight)
+    streamed = everything is not None
+    everything = InMemory(X, y, weight) if everything is None else everything
     units, start = linear_units(X, y, weight, everything, intercept=intercept, names=names, seed=settings.seed)
     sample = observe(X, y, weight, codes, units, _ROWS)
     size = _size(sample, everything.total_weight, units.rank + intercept)
