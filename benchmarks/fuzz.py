@@ -119,7 +119,7 @@ def readers() -> dict[str, Reader]:
         )
     for name, folder in _with_checks(tables[2]).items():
         found[f"checks, {name}"] = Reader(
-            [(folder / "checks.json").read_bytes()], "checks.json", _page, folder, share=0.01
+            [(folder / "checks.json").read_bytes()], "checks.json", _page, folder, share=0.03
         )
     return found
 

@@ -53,7 +53,7 @@ def prepare(folder: Path) -> None:
     pd.DataFrame(rng.random((300, 2)), columns=["x", "y"]).to_csv(folder / "poisson.csv", index=False)
     digits = load_digits()
     pd.DataFrame(digits.data).add_prefix("p").assign(y=digits.target).to_csv(folder / "classifier.csv", index=False)
-    (folder / "window.json").write_text(json.dumps({"xrange": [0, 1], "yrange": [0, 1]}))
+    (folder / "window.json").write_text(json.dumps({"type": "rectangle", "xrange": [0, 1], "yrange": [0, 1]}))
     script = PYTHON
     for kind, fit in FITS.items():
         script = script.replace(kind.upper(), fit)

@@ -81,9 +81,11 @@ def test_only_ordinary_files_of_some_size_are_read(tmp_path):
             read_bytes(type(path)(strange))
 
 
-@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", '{"a": 1e400}', "[" * 50_000, "{", "\xe9"])
+@pytest.mark.parametrize(
+    "text", ["NaN", "[-Infinity]", "9" * 400, '{"a": 1e400}', "[" * 50_000, "{", "\xe9", r'"\uD800"']
+)
 def test_json_that_says_nothing_finite_is_refused(text):
-    with pytest.raises(ValueError, match=r"finite|nested|Expecting|decode"):
+    with pytest.raises(ValueError, match=r"finite|nested|Expecting|decode|surrogates"):
         parsed(text.encode("latin-1"))
 
 

@@ -427,3 +427,16 @@ def test_fits_in_threads_are_those_one_by_one(rng, threads):
 
     for alone, together in zip(map(fitted, range(4)), threads.map(fitted, range(4)), strict=True):
         assert np.array_equal(alone, together)
+
+
+def test_draws_of_a_diverged_training_are_refused(rng):
+    model = ObservationModel(lambda theta, scale: Normal(theta, scale), theta=Location(), scale=Scale())
+    fast = Algorithm(n_steps=3, optimizer="sgd", learning_rate=1e12, clip=None, schedule="constant")
+    with pytest.raises(GPSError, match=r"not finite|no chain has a finite gradient"):
+        GPS(model, MLP(hidden=(4,)), EnergyDistance(), algorithm=fast, n_chains=2).fit(rng.normal(size=30)).summary()
+
+
+def test_observations_too_small_to_square_are_refused(rng):
+    model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    with pytest.raises(GPSError, match="rescale y"):
+        GPS(model, algorithm=Algorithm(n_steps=1)).fit(1e-30 * rng.normal(size=30))

@@ -32,6 +32,7 @@ MOST_TEXT = 1 << 24
 """Bytes that a file of words, such as a description of a model, may have; also the head of a file of tensors."""
 
 _TEMPORARY = ("new", "old", "lock")
+_MOST_DIGITS = 300
 _PATIENCE = 10.0  # seconds to wait for another process that writes the same file
 _HERE, _EXCHANGE = -100, 2  # of renameat2: names count from the working directory; swap them
 
@@ -145,7 +146,7 @@ def read_bytes(path: Path, *, most: int | None = None, links: bool = True) -> by
 def parsed(content: bytes) -> Any:
     """Return the JSON that some bytes hold, or raise ``ValueError``: UTF-8, numbers finite, not nested too deep."""
     try:
-        held = json.loads(content.decode("utf-8"), parse_float=_finite, parse_constant=_finite)
+        held = json.loads(content.decode("utf-8"), parse_float=_finite, parse_constant=_finite, parse_int=_whole)
         if b"\\ud" in content.lower():  # half a character that is written in two cannot be written again
             json.dumps(held, ensure_ascii=False).encode()
     except RecursionError as error:
@@ -158,6 +159,12 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is no finite number")
     return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text):,} digits is not finite where numbers are floats")
+    return int(text)
 
 
 def digest(content: bytes) -> str:

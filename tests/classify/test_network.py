@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from gpsuq import GPSClassifier, Recipe
+from gpsuq import GPSClassifier, GPSError, Recipe
 from gpsuq.classify.baselines import DropoutClassifier, EnsembleClassifier, PlainClassifier
 
 X = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
@@ -63,3 +63,12 @@ def test_a_fit_to_a_loader_leaves_torchs_generator_alone():
     state = torch.get_rng_state()
     unfitted(GPSClassifier).fit(loader)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kind", [GPSClassifier, PlainClassifier])
+def test_probabilities_that_are_none_are_refused(kind):
+    model = unfitted(kind).fit(X, Y)
+    with torch.no_grad():
+        next(model.network_.parameters()).fill_(3e38)
+    with pytest.raises(GPSError, match="NaN or infinite outputs"):
+        model.predict_proba(1e3 * X)

@@ -534,3 +534,23 @@ def test_an_export_without_arviz_says_what_to_install(rng, monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_base", None)
     with pytest.raises(GPSError, match=r"gpsuq\[arviz\]"):
         model.to_datatree()
+
+
+@pytest.mark.parametrize(("x_size", "y_size"), [(1e200, 1.0), (1e-200, 1.0), (1.0, 1e200)])
+def test_sizes_that_cannot_be_squared_are_refused(rng, x_size, y_size):
+    with pytest.raises(GPSError, match="another unit"):
+        GPSLinearRegression(n_steps=2).fit(x_size * rng.normal(size=(20, 1)), y_size * rng.normal(size=20))
+    with pytest.raises(GPSError, match="no number of rows"):
+        GPSLinearRegression().fit(rng.normal(size=(20, 1)), rng.normal(size=20), np.full(20, 1e200))
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(20) // 2])
+def test_an_exact_fit_of_large_numbers_has_finite_draws(rng, groups):
+    X = 36198378332.4746 + rng.integers(0, 3, (20, 1))
+    model = GPSLinearRegression(n_chains=2, n_steps=2).fit(X, X[:, 0], groups=groups)
+    assert np.isfinite(model.sample_parameters(5)).all().all()
+
+
+def test_what_scikit_learn_refuses_is_our_error():
+    with pytest.raises(GPSError, match="minimum of 2"):
+        GPSLinearRegression().fit([[1.0]], [1.0])

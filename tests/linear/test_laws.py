@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpsuq.linear.laws import Law, lines_law, normal_law, refit_lines
+from gpsuq.linear.laws import Law, inverses, lines_law, normal_law, refit_lines
 from gpsuq.linear.sample import Sample
 
 
@@ -122,3 +122,9 @@ def test_a_law_moves_without_changing_its_shape():
     moved = LAW.around(np.array([5.0, 5.0]))
     assert np.allclose(moved.center, 5.0)
     assert np.allclose(moved.moments()[0], LAW.moments()[0])
+
+
+def test_covariances_without_noise_have_inverses():
+    vectors = np.random.default_rng(0).normal(size=(4, 3, 1))
+    assert np.isfinite(inverses(vectors @ vectors.swapaxes(1, 2))).all()
+    assert np.isfinite(inverses(np.ones((2, 3, 3)))).all()

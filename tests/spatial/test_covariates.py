@@ -44,7 +44,7 @@ def test_grids_are_read_from_files(tmp_path):
     grid = read_covariate(tmp_path / "p.elev.grid.csv")
     assert grid.name == "elev"
     assert np.allclose(grid.values, plane().values)
-    for damaged in ("{}", '{"xcol": [0, %d], "yrow": [0, 1]}' % 10**400, "[" * 10**5):
+    for damaged in ("{}", f'{{"xcol": [0, {10**400}], "yrow": [0, 1]}}', "[" * 10**5):
         (tmp_path / "p.elev.grid.json").write_text(damaged)
         with pytest.raises(GPSError, match="cannot be read"):
             read_covariate(tmp_path / "p.elev.grid.csv")

@@ -17,6 +17,7 @@ HOLE = [[0.5, 0.5], [0.5, 1], [1, 1], [1, 0.5], [0.5, 0.5]]
     ("document", "area"),
     [
         ({"type": "rectangle", "xrange": [0, 3], "yrange": [-1, 1], "units": ["metre", "metres"]}, 6.0),
+        ({"xrange": [0, 3], "yrange": [-1, 1]}, 6.0),
         ({"type": "Polygon", "coordinates": [SQUARE, HOLE]}, 3.75),
         ({"type": "MultiPolygon", "coordinates": [[SQUARE], [[[5, 5], [6, 5], [6, 6], [5, 5]]]]}, 4.5),
         ({"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [SQUARE]}}, 4.0),

@@ -305,6 +305,14 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
         read_table(tmp_path / "data.csv")
 
 
+@pytest.mark.parametrize("cell", [b"\xff", [1, 2], {"a": 1}])
+def test_parquet_columns_that_are_no_table_are_refused(tmp_path, cell):
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"a": [cell, cell], "y": [1.0, 2.0]}).to_parquet(tmp_path / "data.parquet")
+    with pytest.raises(GPSError, match=r"column 'a' of .* holds bytes, lists or records"):
+        read_table(tmp_path / "data.parquet")
+
+
 def test_infinite_classes_are_named():
     with pytest.raises(GPSError, match="column 'y' holds inf in row 2"):
         check_labels(pd.Series([1.0, np.inf, 2.0], name="y"))

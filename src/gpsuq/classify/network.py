@@ -432,6 +432,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 for start in range(draws.start, draws.stop, step)
             ]
         result: NDArray[np.float32] = torch.cat(parts, 1).numpy()
+        if not np.isfinite(result).all():
+            raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
         return result
 
     def __sklearn_tags__(self) -> Any:

@@ -146,7 +146,8 @@ def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
 def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
     if isinstance(module, NoisyNetwork):
         return module
-    return with_noise(module, dict(zip(config["layers"], config["noise_dims"], strict=True)))
+    noise_dims = counts(config["noise_dims"], "noise_dims", least=1)
+    return with_noise(module, dict(zip(config["layers"], noise_dims, strict=True)))
 
 
 def _asking(description: str) -> str:

@@ -507,6 +507,8 @@ def _sample_weight(sample_weight: Any, n: int) -> Array | None:
         return None
     values = np.asarray(sample_weight)
     weight = checked_weight("sample_weight", np.full(n, values) if values.ndim == 0 else values, n, torch.float64)
+    if weight is not None and float(weight.max()) > _LARGEST:
+        raise GPSError(f"sample_weight holds {float(weight.max()):.3g}, which is no number of rows")
     return None if weight is None else weight.numpy()
 
 

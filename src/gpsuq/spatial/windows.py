@@ -97,7 +97,7 @@ class Window:
 
 
 def read_window(path: str | Path) -> Window:
-    """Read a window from GeoJSON or from ``{"type": "rectangle", "xrange": [...], "yrange": [...]}``.
+    """Read a window from GeoJSON or from ``{"xrange": [...], "yrange": [...]}``, a rectangle.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -127,7 +127,7 @@ def window_from_json(document: Any, name: str = "this document") -> Window:
 
 
 def _window(document: dict[str, Any]) -> Window:
-    kind = document["type"]
+    kind = document.get("type", "rectangle" if "xrange" in document else None)
     units = document.get("units", "unit")
     unit = str(units[0] if isinstance(units, list) else units)
     if kind == "rectangle":

@@ -149,8 +149,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise GPSError(f"{path} cannot be read as Parquet: {error}") from error
     if table.empty:
         raise GPSError(f"{path} has no rows")
-    for name, column in table.select_dtypes(object).items():
-        if column.map(lambda cell: isinstance(cell, (bytes, dict, list, np.ndarray))).any():
+    for name, column in table.items():
+        if column.dtype == object and column.map(lambda cell: isinstance(cell, (bytes, dict, list, np.ndarray))).any():
             raise GPSError(f"column {name!r} of {path} holds bytes, lists or records: write numbers or text")
     return table.reset_index(drop=True).rename(columns=str)
 
