@@ -75,11 +75,11 @@ def _run(
         seeds = range(seed, seed + (replicates or 1))
         given = {option: value for option, value in options.items() if option not in idle}
         asked = Asked(name, out, seeds, given, steps, force, watched())
-        with asked.alone(), going_on(out, force=force), resumable(out / UNFINISHED):
-            asked.prepare()
-            files = run(asked)
-        files.append(write_page(experiment_page(out), out / REPORT_FILE))
-    _tell(console, files, as_json=as_json)
+        with asked.alone() as mine, going_on(out, force=force), resumable(out / UNFINISHED):
+            mine.prepare()
+            files = run(mine)
+            files.append(write_page(experiment_page(mine.out), mine.out / REPORT_FILE))
+            _tell(console, files, as_json=as_json)
 
 
 def _tell(console: Console, files: list[Path], *, as_json: bool) -> None:
@@ -284,9 +284,9 @@ def _run_networks(
         }
         run = importlib.import_module(f"paper.{name}").run
         asked = Asked(name, out, numbers, options, force=force, progress=watched())
-        with asked.alone(), going_on(out, force=force):
-            files = run(asked, *(() if chosen is None else (table, chosen)), epochs, **own)
-    _tell(console, files, as_json=as_json)
+        with asked.alone() as mine, going_on(out, force=force):
+            files = run(mine, *(() if chosen is None else (table, chosen)), epochs, **own)
+            _tell(console, files, as_json=as_json)
 
 
 @app.command()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
+import shutil
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import torch
 
 from gpsuq._version import __version__
 from gpsuq.engine.checkpoints import UNFINISHED, was_resumed
+from gpsuq.engine.ranks import join, rank, wait_for_all
 from gpsuq.engine.settings import Algorithm
 from gpsuq.errors import GPSError
 from gpsuq.files import locked, write_atomically
@@ -68,11 +70,21 @@ class Asked:
         return " ".join(["python -m paper", self.name, *given, f"--out {self.out}"])
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other runs out of the output directory; the other processes of this one share it with the first."""
+    def alone(self) -> Iterator[Asked]:
+        """Keep other runs out of the output directory, and yield what this process is to do.
+
+        Of processes that train together the first writes there. Each of the others has a copy of what is done, to write
+        into until the run ends.
+        """
+        join()
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.out.absolute()) if os.environ.get("RANK", "0") == "0" else nullcontext():
-            yield
+        with TemporaryDirectory() as folder, locked(self.out.absolute()) if rank() == 0 else nullcontext():
+            own = Path(folder) / "out"
+            if rank() > 0 and self.out.is_dir():
+                shutil.copytree(self.out, own)
+            wait_for_all()  # nobody reads what another has begun to write
+            yield self if rank() == 0 else replace(self, out=own)
+            wait_for_all()
 
     def prepare(self) -> None:
         """Make the output directory; one that holds results is refused unless ``force``, which deletes them."""

@@ -123,6 +123,10 @@ class Gallery:
     certain_above: Sequence[float]
     name = "gallery"
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(item, dict) and "image" in item for item in self.items):
+            raise GPSError("the items of a gallery must be records with an image each, or None in its place")
+
     @property
     def data(self) -> Markup:
         """Everything that the script needs, safe inside a script element."""
