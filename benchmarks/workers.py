@@ -1,8 +1,8 @@
 """Independent fits by two workers against one, in one thread each; and by Dask workers of which one is killed.
 
-``python benchmarks/workers.py --repeats 5`` trains eight members of an ensemble in this process and by two processes,
-in turn, then fits eight folds on a local Dask cluster five times, and kills a worker at a random moment of each. It
-also takes the time of a fit by one thread and by two, which is why a task has one.
+``python benchmarks/workers.py --repeats 5`` trains eight networks in this process and by two processes, in turn. It
+also takes the time of a fit by one thread and by two, which is why a task has one. ``--kills 5`` fits eight folds on a
+local Dask cluster five times, and kills a worker at a random moment of each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import StratifiedKFold
 
 from gpsuq import GPSClassifier, Recipe
-from gpsuq.classify.baselines import EnsembleClassifier, PlainClassifier
+from gpsuq.classify.baselines import PlainClassifier
 from gpsuq.engine.parallel import independent
 from paper.networks import paper_cnn
 
@@ -47,29 +47,41 @@ def seconds(function: Callable[[], Any]) -> float:
     return round(time.perf_counter() - started, 2)
 
 
-def two_workers(repeats: int, epochs: int) -> dict[str, Any]:
-    """Train eight members by one worker and by two in turn; the workers have been started before."""
+def member(seed: int, epochs: int) -> tuple[float, Any]:
+    """Train one network; return the processor's seconds, and class probabilities."""
     X, y = digits()
-    found: dict[str, Any] = {}
+    started = time.process_time()
+    model = PlainClassifier(recipe=Recipe(epochs=epochs), random_state=seed).fit(X, y)
+    return time.process_time() - started, model.predict_proba(X)
+
+
+def two_workers(repeats: int, epochs: int) -> dict[str, Any]:
+    """Train eight networks by one worker and by two in turn; the workers have been started before."""
+    found: dict[int, list[Any]] = {}
+    processor: dict[int, list[float]] = {1: [], 2: []}
 
     def fit(n_jobs: int, epochs: int = epochs) -> None:
         with joblib.parallel_config("loky", n_jobs=n_jobs):
-            model = EnsembleClassifier(n_members=_FITS, recipe=Recipe(epochs=epochs)).fit(X, y)
-        found[str(n_jobs)] = model.sample_proba(X)
+            results = independent(member, [(seed, epochs) for seed in range(_FITS)])
+        processor[n_jobs].append(float(np.mean([taken for taken, _ in results])))
+        found[n_jobs] = [probabilities for _, probabilities in results]
 
     starting = seconds(lambda: fit(2, epochs=1))
+    processor[2].clear()
     load = os.getloadavg()[0]
     times = [(seconds(lambda: fit(1)), seconds(lambda: fit(2))) for _ in range(repeats)]
-    ratios = [one / two for one, two in times]
     return {
         "fits": _FITS,
         "threads of a fit": 1,
         _LOAD: [round(load, 2), round(os.getloadavg()[0], 2)],
         "seconds by one worker and by two": times,
-        "median ratio": round(float(np.median(ratios)), 2),
+        "median ratio": round(float(np.median([one / two for one, two in times])), 2),
         "wanted": 1.8,
-        "equal bit for bit": bool(np.array_equal(found["1"], found["2"])),
-        "seconds of a first fit of one epoch, which starts the workers": starting,
+        "processor seconds of a fit by one worker and by two": [
+            round(float(np.median(processor[n_jobs])), 3) for n_jobs in (1, 2)
+        ],
+        "equal bit for bit": all(np.array_equal(a, b) for a, b in zip(found[1], found[2], strict=True)),
+        "seconds of first fits of one epoch, which start the workers": starting,
     }
 
 
@@ -161,19 +173,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=60)
-    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--kills", type=int, help="kill so many Dask workers, and take no times")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows: dict[str, Any] = {"two workers": two_workers(arguments.repeats, arguments.epochs)}
-    print(rows, flush=True)
-    rows["two threads"] = two_threads(arguments.repeats)
-    print(rows["two threads"], flush=True)
-    rows["a Dask worker killed"] = killed_workers(arguments.kills, arguments.epochs)
-    command = "python benchmarks/workers.py" + "".join(
-        f" --{name} {getattr(arguments, name)}" for name in ("repeats", "epochs", "kills")
-    )
-    write(arguments.out, "workers", command, rows)
+    if arguments.kills:
+        rows = killed_workers(arguments.kills, epochs=60)
+        write(arguments.out, "worker_killed", f"python benchmarks/workers.py --kills {arguments.kills}", rows)
+        return
+    times = {"two workers": two_workers(arguments.repeats, epochs=200), "two threads": two_threads(arguments.repeats)}
+    print(times)
+    write(arguments.out, "workers", f"python benchmarks/workers.py --repeats {arguments.repeats}", times)
 
 
 if __name__ == "__main__":

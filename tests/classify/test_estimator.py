@@ -129,8 +129,8 @@ def test_a_fabric_of_the_users_trains_the_same_network(digits):
 
 def test_the_papers_recipe_runs_with_sampled_outcomes(digits):
     train, _ = digits
-    model = GPSClassifier(small, recipe=PaperRecipe(epochs=2)).fit(train.pixels(), train.labels)
-    assert model.losses_[1] < model.losses_[0]
+    model = GPSClassifier(small, recipe=PaperRecipe(epochs=6)).fit(train.pixels(), train.labels)
+    assert np.mean(model.losses_[3:]) < np.mean(model.losses_[:3])
 
 
 def test_a_trained_network_keeps_its_weights(digits):
@@ -355,10 +355,10 @@ def test_a_stopped_fit_goes_on_and_other_settings_do_not_join_it(digits, tmp_pat
     whole = GPSClassifier(small, recipe=recipe).fit(data.pixels(), data.labels)
     given = ArrayBatches.epoch
 
-    def stopped(batches, number):
+    def stopped(batches, number, start):
         if number == 2:
             raise KeyboardInterrupt
-        yield from given(batches, number)
+        yield from given(batches, number, start)
 
     monkeypatch.setattr(ArrayBatches, "epoch", stopped)
     with pytest.raises(KeyboardInterrupt, match=r"step [0-9]+ of [0-9]+; .*goes on from there"):

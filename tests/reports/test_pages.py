@@ -445,6 +445,9 @@ def test_only_pictures_in_the_checks_are_shown(address):
     item |= {"scores": {}, "boxes": []}
     picture = "data:image/png;base64,iVBORw0KGgo="
     held = json.loads(Gallery(["a"], [item, item | {"image": picture}], [], [0.5]).data)
+    for damaged in (3.5, {}, ["image"]):
+        with pytest.raises(GPSError, match="records with an image"):
+            Gallery(["a"], [damaged], [], [0.5])
     assert [shown["image"] for shown in held["items"]] == [None, picture]
 
 

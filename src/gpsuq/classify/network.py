@@ -446,7 +446,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 def _repeats(loader: Iterable[Any], example: Tensor, seed: int) -> bool:
     """Whether a loader that is opened again with the same seed begins with the same inputs."""
     with seeded(seed, "scan"):
-        return torch.equal(next(iter(loader))[0].float(), example)
+        first = next(iter(loader), None)
+    return first is not None and torch.equal(first[0].float(), example)
 
 
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from jinja2 import Environment, select_autoescape
 from markupsafe import Markup
 
 from gpsuq._version import __version__
+from gpsuq.errors import GPSError
 from gpsuq.files import read_bytes, write_atomically
 
 if TYPE_CHECKING:
