@@ -19,7 +19,7 @@ from torch import nn
 from gpsuq import GPSClassifier, Recipe
 from gpsuq.engine.ranks import rank
 
-EPOCHS, ROWS = 3, 3000
+EPOCHS, ROWS = 8, 3000
 
 
 def network() -> nn.Module:

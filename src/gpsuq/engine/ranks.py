@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
 from numpy.typing import NDArray
 from torch import Tensor, distributed
 
@@ -108,7 +109,7 @@ def _by_torchrun() -> Fabric:
         accelerator="cuda" if torch.cuda.is_available() else "cpu",
         devices=n_local,
         num_nodes=int(environ["WORLD_SIZE"]) // n_local,
-        strategy="ddp",
+        strategy=DDPStrategy(gradient_as_bucket_view=True),
         precision="32-true",
     )
     fabric.launch()
