@@ -147,7 +147,8 @@ def main() -> None:
                 found[f"{kind}, {how}"] = run(kind, how, n, rng)
                 print(kind, how, found[f"{kind}, {how}"], flush=True)
                 call = f"python benchmarks/kills.py --kills {options.kills} --restarts {options.restarts}"
-                write(options.out, "kills", call, found)
+                call += f" --only '{options.only}'" if options.only else ""
+                write(options.out, f"kills {options.only}".strip().replace(" ", "_"), call, found)
 
 
 if __name__ == "__main__":
