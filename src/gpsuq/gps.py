@@ -180,7 +180,7 @@ class GPS:
 
     def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype) -> BatchSource:
         mask, weight, validation = options.get("mask"), options.get("weight"), options.get("validation")
-        if isinstance(X, IterableDataset):
+        if isinstance(X, IterableDataset) and hasattr(X, "sample"):  # it yields batches
             X = DataLoader(X, batch_size=None)
         if isinstance(X, DataLoader):
             if y is not None or mask is not None or weight is not None:

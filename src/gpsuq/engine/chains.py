@@ -106,7 +106,7 @@ class ChainWeights:
         self.mean = self._mean()
         few = n * plan.n_chains <= _MOST_STORED and not self.uniform and known is None
         self._table = self._scaled(self._known, self.weight) if few else None
-        self._known = self._known if known is not None else torch.empty(0)  # as many numbers as rows
+        del self._known  # as many numbers as rows
 
     def _choose_held_out(self) -> Tensor | None:
         """Choose each chain's own rows, (chain, number held out); None where there are too few to learn from."""

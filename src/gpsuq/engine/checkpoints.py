@@ -101,10 +101,10 @@ def note_resumed() -> None:
 
 @contextmanager
 def keeping(task: Task, directory: Path | None, *, writes: bool) -> Iterator[Callable[[], None]]:
-    """Bring a task to where its checkpoint was written, if there is one; yield a function to call after every block.
+    """Bring a task to where its checkpoint was written, if there is one; yield a function to call after every step.
 
     Without a ``directory`` that of the :func:`resumable` block around serves, if any. Where this process ``writes``,
-    the function keeps the state of every so many blocks, and the last.
+    the function keeps the state of every so many steps, and the last.
     """
     block = _block.get()
     if directory is None and block is None:
@@ -127,7 +127,7 @@ def keeping(task: Task, directory: Path | None, *, writes: bool) -> Iterator[Cal
                 _write(place, task, identity)
                 kept = time.monotonic()
             if heard:
-                raise KeyboardInterrupt if heard[0] == signal.SIGINT else SystemExit(128 + heard[0])
+                raise _as_exception(heard[0])
 
         try:
             yield keep
@@ -151,7 +151,7 @@ def _heeding_signals() -> Iterator[list[int]]:
     def hear(number: int, _: object) -> None:
         heard.append(number)
         if len(heard) > 1:
-            raise KeyboardInterrupt
+            raise _as_exception(number)
 
     usual = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -159,6 +159,11 @@ def _heeding_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
+
+
+def _as_exception(number: int) -> BaseException:
+    """Return what a signal is to the program: Ctrl-C, or an end with its usual exit code."""
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _went_on(task: Task, place: Path, identity: str, *, asked: bool) -> bool:
@@ -197,7 +202,10 @@ def _write(place: Path, task: Task, identity: str) -> None:
         place.mkdir(parents=True, exist_ok=True)
         if (place / FILE).is_file():  # the newest stays under its name until the new one takes it
             (place / BEFORE).unlink(missing_ok=True)
-            os.link(place / FILE, place / BEFORE)
+            try:
+                os.link(place / FILE, place / BEFORE)
+            except OSError:  # a file system without links
+                shutil.copyfile(place / FILE, place / BEFORE)
         write_state(place / FILE, tensors, {"fingerprint": identity} | meta)
     except OSError as error:  # the run is worth more than the checkpoint
         warnings.warn(
