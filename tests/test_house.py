@@ -25,7 +25,7 @@ FLOORS = [
     ["spatial"],
     ["datasets"],
     ["speaking"],
-    ["linear", "poisson", "classify"],
+    ["linear", "poisson", "classify", "regress"],
     ["cli"],
     ["__main__"],
 ]

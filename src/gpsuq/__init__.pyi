@@ -1,5 +1,6 @@
 from ._version import __version__
 from .classify.estimator import GPSClassifier
+from .core.conformal import Conformal
 from .core.distances import MMD, EnergyDistance, SlicedWasserstein
 from .core.generators import MLP, FromModule
 from .core.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
@@ -12,6 +13,7 @@ from .errors import GPSError, GPSWarning
 from .gps import GPS
 from .linear.estimator import GPSLinearRegression
 from .poisson.estimator import GPSPoissonProcess
+from .regress.estimator import GPSRegressor
 from .storage import load, save
 from .tables.streaming import ParquetRows
 from .uq.distribution import UQDistribution
@@ -23,6 +25,7 @@ __all__ = [
     "AdaptiveGaussian",
     "Algorithm",
     "Algorithm1",
+    "Conformal",
     "Energy",
     "EnergyDistance",
     "FromModule",
@@ -30,6 +33,7 @@ __all__ = [
     "GPSError",
     "GPSLinearRegression",
     "GPSPoissonProcess",
+    "GPSRegressor",
     "GPSWarning",
     "Gaussian",
     "Laplace",

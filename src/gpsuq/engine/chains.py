@@ -90,11 +90,20 @@ class ChainWeights:
     """Training weights of any rows for every chain, (chain, row), computed when asked for where they are many.
 
     A chain's held-out rows weigh nothing in its training. ``weight`` is that of all n rows; of a stream it is that of
-    the rows with the numbers ``known``, which stand for all, and others bring their own.
+    the rows with the numbers ``known``, which stand for all, and others bring their own. Rows of one of the ``groups``
+    (n,) are dealt one after the other, so that a fold has all of a group but at its borders.
     """
 
-    def __init__(self, plan: ChainPlan, n: int, weight: Tensor | None, seed: int, known: Tensor | None = None) -> None:
-        self.plan, self.n, self.weight, self.seed = plan, n, weight, seed
+    def __init__(
+        self,
+        plan: ChainPlan,
+        n: int,
+        weight: Tensor | None,
+        seed: int,
+        known: Tensor | None = None,
+        groups: Tensor | None = None,
+    ) -> None:
+        self.plan, self.n, self.weight, self.seed, self.groups = plan, n, weight, seed, groups
         self._known = torch.arange(n) if known is None else known
         if weight is not None and plan.reweight == "bootstrap":
             warn_of_small_weights(weight)
@@ -130,7 +139,8 @@ class ChainWeights:
         size = len(pool) // n_folds
         if size == 0:
             raise GPSError(f"{len(pool)} observations cannot be split into {n_folds} folds")
-        order = uniform_by_row(self.seed, "fold", 1, pool)[0].argsort()
+        dealt_by = pool if self.groups is None else self.groups[pool]
+        order = uniform_by_row(self.seed, "fold", 1, dealt_by)[0].argsort(stable=True)
         dealt = pool[order[: size * n_folds]].reshape(n_folds, size).sort(dim=1).values
         return dealt[torch.tensor(list(folds))]
 

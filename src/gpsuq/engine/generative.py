@@ -122,6 +122,7 @@ class Problem:
     fabric: Fabric
     evaluation_draws: int = 200
     evaluation_rows: int = 400  # scored at once, so that memory stays bounded
+    together: bool = False  # chains stop, and go back to their best state, together: by the mean over all of them
 
     @property
     def n_phases(self) -> int:
@@ -403,8 +404,13 @@ def sampled_predictive(state: TrainingState, batch: Batch, purpose: str, *index:
     batch = batch.to(device, dtype)
     rows = len(batch) if generator.conditional else 1
     shape = (state.problem.plan.n_chains, rows, state.problem.evaluation_draws, generator.noise_dim)
-    with torch.no_grad(), seeded(state.problem.seed, purpose, *index):
-        return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
+    before = state.loss.training
+    state.loss.eval()
+    try:
+        with torch.no_grad(), seeded(state.problem.seed, purpose, *index):
+            return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
+    finally:
+        state.loss.train(before)
 
 
 def some_rows(problem: Problem) -> Batch:
@@ -423,11 +429,17 @@ def _remember_best(state: TrainingState, scores: Tensor) -> None:
         state.best = {name: p.detach().clone() for name, p, _ in state.generator.chain_views()}
         state.best_scores = scores
         return
-    better = scores.mean(1) < state.best_scores.mean(1)
+    better = _means(state, scores) < _means(state, state.best_scores)
     state.stale = torch.where(better, 0, state.stale + 1)
     state.best_scores = torch.where(better[:, None], scores, state.best_scores)
     for name, parameter, owner in state.generator.chain_views():
         state.best[name] = _choose(better, owner, parameter.detach(), state.best[name])
+
+
+def _means(state: TrainingState, scores: Tensor) -> Tensor:
+    """Return the mean score of every chain, or that of all for each where they are judged together: (chain,)."""
+    means = scores.mean(1)
+    return means.mean().expand_as(means) if state.problem.together else means
 
 
 def _choose(chains: Tensor, owner: int | None, yes: Tensor, no: Tensor) -> Tensor:
@@ -442,6 +454,8 @@ def _restore_best(state: TrainingState, clearly: float) -> None:
     if state.best is None or state.best_scores is None or state.last_scores is None:
         return
     lost = state.last_scores - state.best_scores
+    if state.problem.together:
+        lost = lost.reshape(1, -1).expand(len(lost), -1)
     n = lost.shape[1]
     # Of a single observation there is no error, and any loss counts.
     error = lost.std(1, correction=min(1, n - 1)) / math.sqrt(n)

@@ -76,9 +76,11 @@ class ArraySource(BatchSource):
 
     numbered = True
 
-    def __init__(self, data: Observations, plan: ChainPlan, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, data: Observations, plan: ChainPlan, batch_size: int, seed: int, groups: Tensor | None = None
+    ) -> None:
         self.sample, self.n_observations, self.seed = data, len(data), seed
-        self.weights = ChainWeights(plan, len(data), data.weight, seed)
+        self.weights = ChainWeights(plan, len(data), data.weight, seed, groups=groups)
         self.weighted = not self.weights.uniform
         self.batch_size = min(batch_size, len(data))
         self.length = len(data) // self.batch_size

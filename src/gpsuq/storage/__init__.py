@@ -43,6 +43,7 @@ SECONDS = "seconds"
 KINDS = {
     "GPSLinearRegression": "gpsuq.linear",
     "GPSPoissonProcess": "gpsuq.poisson",
+    "GPSRegressor": "gpsuq.regress",
     "GPSClassifier": "gpsuq.classify",
     "PlainClassifier": "gpsuq.classify",
     "DropoutClassifier": "gpsuq.classify",

@@ -1,0 +1,1 @@
+"""Nonlinear regression: a whole distribution of y at every x."""

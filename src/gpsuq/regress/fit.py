@@ -1,0 +1,382 @@
+r"""Fitting a nonlinear regression: generators of several kinds, each in chains that leave out rows.
+
+Chain c leaves out fold c mod K of up to 4,096 rows, two chains the same one. What a chain says of rows that it left out
+
+- stops training, by the mean over all chains;
+- weighs the kinds of generators (:mod:`gpsuq.regress.stacking`);
+- calibrates the predictive (:mod:`gpsuq.core.calibration`), after a correction: two chains have not seen a row, but all
+  C chains answer for a new one. With v the variance of a chain's mean around that of many, the mean of all has an
+  error whose variance is smaller by v (1/2 - 1/C), and their mixture is wider by as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from torch import Tensor
+
+from gpsuq.core.calibration import Calibration, fit_calibration, identity_calibration
+from gpsuq.core.distances import Distance
+from gpsuq.core.generators import Generator, GeneratorSpec
+from gpsuq.core.observations import Observations
+from gpsuq.core.parameters import ParameterMap
+from gpsuq.core.seeds import derive_seed, quasi_normal
+from gpsuq.engine.chains import ChainPlan
+from gpsuq.engine.diagnostics import Finding
+from gpsuq.engine.generative import Problem, init
+from gpsuq.engine.loop import train
+from gpsuq.engine.progress import training_bar
+from gpsuq.engine.settings import Algorithm
+from gpsuq.engine.sources import ArraySource
+from gpsuq.errors import GPSError
+from gpsuq.regress.families import Array, Family, Parameters
+from gpsuq.regress.stacking import stacking_weights
+
+PER_FOLD = 2  # chains that leave out the same rows
+DRAWS = 16  # of each chain, that predictions are made of
+_EVALUATIONS = 30  # of held-out rows in a whole training
+_PATIENCE = 0.35  # share of the steps without improvement that ends it
+_EVALUATION_DRAWS = 32
+_FEWEST_FOR_CALIBRATION = 30
+_FEWEST_FOR_SCALE = 200  # rows that tell whether the calibration changes with x
+_LARGEST_SQUARE = 9.0  # of a standardised error: one row must not decide
+_LEAST_LEFT = 0.25  # of the variance of an error: averaging more chains gains no more than this says
+_COMPONENT_CELLS = 1 << 20  # row x component, at once
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of generator, and how fast it learns."""
+
+    name: str
+    spec: GeneratorSpec
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class RegressionSettings:
+    """How a regression is trained."""
+
+    n_chains: int
+    n_steps: int
+    n_draws: int
+    batch_size: int
+    distance: Distance
+    seed: int
+    fabric: Fabric
+    progress: bool
+
+    def plan(self, n: int) -> ChainPlan:
+        """Return the chains of one kind: folds of rows where there are enough for them."""
+        n_folds = self.n_chains // PER_FOLD
+        if n_folds < 2 or n < 2 * n_folds:
+            return ChainPlan(self.n_chains, None, holdout=0.0)
+        return ChainPlan(self.n_chains, None, holdout=0.0, folds=[c % n_folds for c in range(self.n_chains)])
+
+    def algorithm(self, learning_rate: float) -> Algorithm:
+        """Return the settings of one training."""
+        every = max(1, self.n_steps // _EVALUATIONS)
+        return Algorithm(
+            n_steps=self.n_steps,
+            batch_size=self.batch_size,
+            n_draws=self.n_draws,
+            learning_rate=learning_rate,
+            evaluate_every=every,
+            patience=max(1, round(_PATIENCE * self.n_steps / every)),
+            clearly=0.0,
+        )
+
+
+@dataclass(frozen=True)
+class Member:
+    """One kind of generator after training: its chains, and how much it counts."""
+
+    name: str
+    generator: Generator
+    weight: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows that chains of one kind had left out: their numbers, and parameters (row, chain and draw)."""
+
+    rows: NDArray[np.int64]
+    parameters: dict[str, Array]
+    n_chains: int
+
+
+@dataclass
+class RegressionFit:
+    """Everything that predictions are made of."""
+
+    family: Family
+    members: list[Member]
+    center: Array  # of y, one for each output
+    scale: Array
+    seed: int
+    calibrations: list[Calibration] = field(default_factory=list)
+    ranks: Array = field(default_factory=lambda: np.empty((0, 1)))  # calibrated, of rows left out: (row, output)
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    findings: list[Finding] = field(default_factory=list)
+    held_out: dict[str, list[float]] = field(default_factory=dict)  # scores on the way, by kind
+    steps: list[int] = field(default_factory=list)
+
+    @property
+    def n_outputs(self) -> int:
+        """How many outcomes a row has."""
+        return len(self.center)
+
+    @property
+    def weights(self) -> Array:
+        """Weight of every component, (component,)."""
+        each = [np.full(m.generator.n_chains * DRAWS, m.weight / (m.generator.n_chains * DRAWS)) for m in self.members]
+        return np.concatenate(each)
+
+    @property
+    def chain_of(self) -> NDArray[np.int64]:
+        """Number of the chain of every component, counted over all kinds."""
+        n_chains = sum(member.generator.n_chains for member in self.members)
+        return np.repeat(np.arange(n_chains), DRAWS)
+
+    def noise(self, generator: Generator) -> Tensor:
+        """Return the noise of all predictions, the same for all rows and chains: (chain, 1, draw, q)."""
+        return quasi_normal(DRAWS, generator.noise_dim, self.seed).expand(generator.n_chains, 1, -1, -1)
+
+    def blocks(self, x: Array) -> Iterator[tuple[slice, dict[str, Array]]]:
+        """Yield the parameters (row, component, output) of some rows at a time, in the units of the training."""
+        step = max(1, _COMPONENT_CELLS // (len(self.weights) * self.n_outputs))
+        for start in range(0, len(x), step):
+            at = slice(start, start + step)
+            found = [_parameters(m.generator, x[at], self.noise(m.generator), self.n_outputs) for m in self.members]
+            yield at, {name: np.concatenate([part[name] for part in found], axis=1) for name in found[0]}
+
+    def to_units(self, y: Array) -> Array:
+        """Return outcomes (row, output) in the units of the training."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(((np.log(y) if self.family.units == "log" else y) - self.center) / self.scale)
+
+    def from_units(self, y: Array, output: int) -> Array:
+        """Return numbers of one output in the user's units."""
+        there = self.center[output] + self.scale[output] * y
+        return np.asarray(np.exp(there) if self.family.units == "log" else there)
+
+
+def _parameters(generator: Generator, x: Array, noise: Tensor, n_outputs: int) -> dict[str, Array]:
+    """Return the parameters (row, chain and draw, output) of all chains at rows."""
+    with torch.no_grad():
+        found = generator(noise, torch.from_numpy(np.ascontiguousarray(x))[None, :, None])
+    n = len(x)
+    return {
+        name: value.expand(noise.shape[0], n, noise.shape[2], *value.shape[3:])
+        .reshape(noise.shape[0], n, noise.shape[2], n_outputs)
+        .permute(1, 0, 2, 3)
+        .reshape(n, -1, n_outputs)
+        .double()
+        .numpy()
+        for name, value in found.items()
+    }
+
+
+def fit_regression(
+    x: Array,
+    y: Array,
+    weight: Array | None,
+    groups: NDArray[np.int64] | None,
+    family: Family,
+    kinds: Sequence[Kind],
+    settings: RegressionSettings,
+) -> RegressionFit:
+    """Train generators of all kinds on encoded rows x (n, p) and outcomes y (n, output), and calibrate them."""
+    center, scale = _units(y, family)
+    fit = RegressionFit(family, [], center, scale, settings.seed)
+    standard = fit.to_units(y)
+    plan = settings.plan(len(y))
+    target = torch.from_numpy(standard if y.shape[1] > 1 else standard[:, 0]).float()
+    data = Observations(target, torch.from_numpy(x), None, None if weight is None else torch.from_numpy(weight).float())
+    left_out: list[LeftOut] = []
+    for kind in kinds:
+        generator, rows = _trained(kind, data, plan, groups, family, settings, fit)
+        fit.members.append(Member(kind.name, generator, 1.0 / len(kinds)))
+        if rows is not None:
+            left_out.append(_left_out(generator, x, rows, fit))
+    if left_out and len(left_out[0].rows) >= _FEWEST_FOR_CALIBRATION:
+        _weigh(fit, standard, left_out)
+        _calibrate(fit, standard, [part for part, m in zip(left_out, fit.members, strict=True) if m.weight > 0])
+    else:
+        fit.calibrations = [identity_calibration(2) for _ in range(y.shape[1])]
+    fit.members = [member for member in fit.members if member.weight > 0]
+    fit.findings = _findings(fit, len(y))
+    return fit
+
+
+def _units(y: Array, family: Family) -> tuple[Array, Array]:
+    if family.units == "own":
+        return np.zeros(y.shape[1]), np.ones(y.shape[1])
+    values = np.log(y) if family.units == "log" else y
+    with np.errstate(over="ignore", invalid="ignore"):
+        center, scale = values.mean(0), values.std(0)
+    if not (np.isfinite(center) & np.isfinite(scale)).all():
+        raise GPSError("y varies by more than a number can hold: give it in another unit")
+    return center, scale
+
+
+def _trained(
+    kind: Kind,
+    data: Observations,
+    plan: ChainPlan,
+    groups: NDArray[np.int64] | None,
+    family: Family,
+    settings: RegressionSettings,
+    fit: RegressionFit,
+) -> tuple[Generator, Tensor | None]:
+    """Train the chains of one kind; return them, and the rows that each left out (chain, row)."""
+    seed = derive_seed(settings.seed, kind.name)
+    codes = None if groups is None else torch.from_numpy(groups)
+    # The same rows are left out by all kinds, so that they can be compared and mixed: the seed of the source is one.
+    source = ArraySource(data, plan, settings.batch_size, settings.seed, codes)
+    algorithm = settings.algorithm(kind.learning_rate)
+    problem = Problem(
+        *(source, plan, algorithm, settings.distance, seed, settings.fabric),
+        evaluation_draws=_EVALUATION_DRAWS,
+        together=True,
+    )
+    observed = data.scale()
+    parameter_map = ParameterMap(family.model.parameters, data.n_features, observed)
+    body = kind.spec.build(parameter_map.width(random=True), plan.n_chains, observed, data.n_features, seed)
+    state = init(problem, Generator(body, parameter_map, plan.n_chains), family.model)
+    with training_bar(settings.progress and settings.fabric.is_global_zero) as advance:
+        train(state, settings.fabric, on_step=advance)
+    if bool(state.failed.any()):
+        raise GPSError(f"training of the {kind.name} generator diverged: check y and X for values far from all others")
+    fit.held_out[kind.name] = [float(scores.mean()) for scores in state.history.held_out]
+    fit.steps = [*fit.steps, state.step]
+    return state.generator.cpu().eval(), source.weights.held_out
+
+
+def _left_out(generator: Generator, x: Array, rows: Tensor, fit: RegressionFit) -> LeftOut:
+    """Ask the chains about the rows that they left out."""
+    n_folds = generator.n_chains // PER_FOLD
+    noise, found = fit.noise(generator), []
+    for fold in range(n_folds):
+        chains = list(range(fold, generator.n_chains, n_folds))
+        part = generator.select(chains)
+        found.append(_parameters(part, x[rows[fold].numpy()], noise[chains], fit.n_outputs))
+    names = found[0].keys()
+    return LeftOut(
+        rows[:n_folds].flatten().numpy(),
+        {name: np.concatenate([part[name] for part in found]) for name in names},
+        PER_FOLD,
+    )
+
+
+def output_of(parameters: Parameters, output: int) -> dict[str, Array]:
+    """Return the parameters (row, component) of one output."""
+    return {name: value[:, :, output] for name, value in parameters.items()}
+
+
+def _weigh(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
+    """Weigh the kinds by rows that they left out; several outputs count alike."""
+    outcome, rows = fit.family.outcome, left_out[0].rows
+    weights = np.zeros(len(left_out))
+    for output in range(fit.n_outputs):
+        locs, scales = [], []
+        for part in left_out:
+            own = output_of(part.parameters, output)
+            exact = set(own) == {"loc", "scale"} and fit.family.name in ("normal", "lognormal")
+            locs.append(own["loc"] if exact else outcome.sample(own, fit.seed))
+            scales.append(own["scale"] if exact else np.zeros_like(locs[-1]))
+        weights += stacking_weights(y[rows, output], locs, scales) / fit.n_outputs
+    fit.members = [
+        Member(member.name, member.generator, float(weight))
+        for member, weight in zip(fit.members, weights, strict=True)
+    ]
+
+
+def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
+    """Calibrate every output by rows that were left out."""
+    shares = [member.weight for member in fit.members if member.weight > 0]
+    n_chains = [member.generator.n_chains for member in fit.members if member.weight > 0]
+    sizes = [part.n_chains * DRAWS for part in left_out]
+    weight = np.concatenate([np.full(size, share / size) for size, share in zip(sizes, shares, strict=True)])
+    rows, outcome = left_out[0].rows, fit.family.outcome
+    fit.rows, ranks = rows, []
+    for output in range(fit.n_outputs):
+        own = [output_of(part.parameters, output) for part in left_out]
+        whole = {name: np.concatenate([part[name] for part in own], axis=1) for name in own[0]}
+        scores = outcome.normal_scores(y[rows, output], whole, weight)
+        mean, variance = moments(outcome.mean(whole), outcome.variance(whole), weight)
+        between = np.zeros(len(rows))
+        error = np.square(y[rows, output] - mean)
+        loss, gain = np.zeros(len(rows)), np.zeros(len(rows))
+        for part, share, total in zip(own, shares, n_chains, strict=True):
+            by_chain = outcome.mean(part).reshape(len(rows), PER_FOLD, DRAWS).mean(2)
+            between = by_chain.var(1, ddof=1) * (1.0 / PER_FOLD - 1.0 / total)
+            loss, gain = loss + share**2 * between, gain + share * between
+        factor = _ensemble_factor(error / variance, loss / variance, gain / variance)
+        known = np.column_stack([mean, 0.5 * np.log(variance)])
+        varies = len(rows) >= _FEWEST_FOR_SCALE
+        fit.calibrations.append(fit_calibration(known, factor * scores, varies=varies, seed=fit.seed))
+        ranks.append(_cross_calibrated(known, factor * scores, varies, fit.seed))
+    fit.ranks = np.stack(ranks, axis=1)
+
+
+def _ensemble_factor(error: Array, loss: Array, gain: Array) -> float:
+    """Return by how much normal scores of all chains are smaller than those of the two that left a row out."""
+    mean_error, mean_loss, mean_gain = (float(np.minimum(p, _LARGEST_SQUARE).mean()) for p in (error, loss, gain))
+    left = 1.0 - mean_loss / max(mean_error, np.finfo(float).tiny)
+    return math.sqrt(max(left, _LEAST_LEFT) / (1.0 + mean_gain))
+
+
+def _cross_calibrated(known: Array, scores: Array, varies: bool, seed: int) -> Array:
+    """Return ranks of scores calibrated by the other half of the rows: what a report may show."""
+    half = np.random.default_rng(derive_seed(seed, "halves")).permutation(len(scores)) % 2 == 0
+    ranks = np.empty(len(scores))
+    for part in (half, ~half):
+        other = fit_calibration(known[~part], scores[~part], varies=varies, seed=seed)
+        ranks[part] = other.calibrated(scores[part], known[part])
+    return ranks
+
+
+def moments(mean: Array, variance: Array, weight: Array) -> tuple[Array, Array]:
+    """Return mean and variance (row,) of mixtures whose components have these (row, component)."""
+    center = mean @ weight
+    total = variance @ weight + np.square(mean - center[:, None]) @ weight
+    return center, np.maximum(total, np.finfo(float).tiny)
+
+
+def _findings(fit: RegressionFit, n: int) -> list[Finding]:
+    """Return what there is to say about the fit."""
+    found = []
+    if not len(fit.rows):
+        found.append(
+            Finding(
+                "not-calibrated",
+                f"{n} rows are too few to leave some out: intervals are not calibrated, and training was not stopped "
+                "by rows that it had not seen",
+            )
+        )
+        return found
+    for output in range(fit.n_outputs):
+        inside = float((np.abs(fit.ranks[:, output] - 0.5) <= 0.45).mean())
+        if abs(inside - 0.9) > 0.03 + 2.0 * np.sqrt(0.09 / len(fit.rows)):
+            found.append(Finding("miscalibrated", f"90% intervals held {inside:.0%} of the rows that were left out"))
+    return found
+
+
+def calibrated_levels(fit: RegressionFit, output: int, levels: Array, mean: Array, variance: Array) -> Array:
+    """Return the predictive's normal scores of calibrated levels, (row, level)."""
+    known = np.column_stack([mean, 0.5 * np.log(variance)])
+    return fit.calibrations[output].predictive_scores(levels, known)
+
+
+def calibrated_ranks(fit: RegressionFit, output: int, scores: Array, mean: Array, variance: Array) -> Array:
+    """Return calibrated probabilities of the predictive's normal scores (row,)."""
+    known = np.column_stack([mean, 0.5 * np.log(variance)])
+    return np.clip(fit.calibrations[output].calibrated(scores, known), ndtr(-8.0), ndtr(8.0))
