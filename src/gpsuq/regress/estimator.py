@@ -48,7 +48,7 @@ from gpsuq.regress.stacking import absolute_mean
 from gpsuq.storage import save
 
 DEFAULT_STEPS = 1500
-_LEVELS = 200  # quantiles that the CRPS of a calibrated predictive is made of
+_LEVELS = 64  # quantiles that the CRPS of a calibrated predictive is made of: 0.02% above the exact one of a Normal
 _BINS = 16
 _SMOOTH_RATE, _PIECES_RATE = 5e-3, 2e-3
 _DROPOUT = 0.2
@@ -250,6 +250,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 family,
                 self._kinds(fitted),
                 settings,
+                forest=self.network is None and not self._several and set(family.model.parameters) == _NORMAL,
             )
         self._set_fit(fit)
         if apart.any():
@@ -508,7 +509,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def crps(self, X: Any, y: Any) -> Array:
         r"""Return the continuous ranked probability score of every row, (n,) or (n, outputs): lower is better.
 
-        Twice the mean of the quantile loss over 200 levels, :math:`\int 2\,(1[y \le q_p] - p)(q_p - y)\,dp`.
+        Twice the mean of the quantile loss over 64 levels, :math:`\int 2\,(1[y \le q_p] - p)(q_p - y)\,dp`.
         """
         levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
         targets = _targets(y, len(X))[0]

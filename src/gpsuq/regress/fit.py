@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -37,7 +37,8 @@ from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource
 from gpsuq.errors import GPSError
 from gpsuq.regress.families import Array, Family, Parameters
-from gpsuq.regress.stacking import stacking_weights
+from gpsuq.regress.forest import Forest, grow
+from gpsuq.regress.stacking import mixture_crps, stacking_weights
 
 PER_FOLD = 2  # chains that leave out the same rows
 DRAWS = 16  # of each chain, that predictions are made of
@@ -47,6 +48,8 @@ _EVALUATION_DRAWS = 32
 _FEWEST_FOR_CALIBRATION = 30
 _FEWEST_FOR_SCALE = 200  # rows that tell whether the calibration changes with x
 _LARGEST_SQUARE = 9.0  # of a standardised error: one row must not decide
+_SHARES = (0.1, 0.2, 0.35, 0.5, 0.7)  # of the spread of a chain's trees, that may be the scale of a draw
+_SCALE_ROWS = 1000  # that choose among them
 _LEAST_LEFT = 0.25  # of the variance of an error: averaging more chains gains no more than this says
 _COMPONENT_CELLS = 1 << 20  # row x component, at once
 
@@ -95,12 +98,46 @@ class RegressionSettings:
 
 
 @dataclass(frozen=True)
+class Network:
+    """Trained networks, and the noise of all predictions, which is the same for all rows and chains."""
+
+    generator: Generator
+    noise: Tensor  # (draw, q)
+    n_outputs: int
+
+    @property
+    def n_chains(self) -> int:
+        """How many chains there are."""
+        return self.generator.n_chains
+
+    def select(self, chains: Sequence[int]) -> Network:
+        """Return the named chains."""
+        return replace(self, generator=self.generator.select(chains))
+
+    def parameters(self, x: Array) -> dict[str, Array]:
+        """Return the parameters of every draw, (row, chain and draw, output)."""
+        noise = self.noise.expand(self.n_chains, 1, -1, -1)
+        with torch.no_grad():
+            found = self.generator(noise, torch.from_numpy(np.ascontiguousarray(x))[None, :, None])
+        shape = self.n_chains, len(x), len(self.noise)
+        return {
+            name: value.expand(*shape, *value.shape[3:])
+            .reshape(*shape, self.n_outputs)
+            .permute(1, 0, 2, 3)
+            .reshape(len(x), -1, self.n_outputs)
+            .double()
+            .numpy()
+            for name, value in found.items()
+        }
+
+
+@dataclass(frozen=True)
 class Member:
-    """One kind of generator after training: its chains, and how much it counts."""
+    """One kind of generator after training, with ``DRAWS`` draws of each chain, and how much it counts."""
 
     name: str
-    generator: Generator
-    weight: float
+    drawn: Network | Forest
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -109,7 +146,6 @@ class LeftOut:
 
     rows: NDArray[np.int64]
     parameters: dict[str, Array]
-    n_chains: int
 
 
 @dataclass
@@ -136,25 +172,21 @@ class RegressionFit:
     @property
     def weights(self) -> Array:
         """Weight of every component, (component,)."""
-        each = [np.full(m.generator.n_chains * DRAWS, m.weight / (m.generator.n_chains * DRAWS)) for m in self.members]
+        each = [np.full(m.drawn.n_chains * DRAWS, m.weight / (m.drawn.n_chains * DRAWS)) for m in self.members]
         return np.concatenate(each)
 
     @property
     def chain_of(self) -> NDArray[np.int64]:
         """Number of the chain of every component, counted over all kinds."""
-        n_chains = sum(member.generator.n_chains for member in self.members)
+        n_chains = sum(member.drawn.n_chains for member in self.members)
         return np.repeat(np.arange(n_chains), DRAWS)
-
-    def noise(self, generator: Generator) -> Tensor:
-        """Return the noise of all predictions, the same for all rows and chains: (chain, 1, draw, q)."""
-        return quasi_normal(DRAWS, generator.noise_dim, self.seed).expand(generator.n_chains, 1, -1, -1)
 
     def blocks(self, x: Array) -> Iterator[tuple[slice, dict[str, Array]]]:
         """Yield the parameters (row, component, output) of some rows at a time, in the units of the training."""
         step = max(1, _COMPONENT_CELLS // (len(self.weights) * self.n_outputs))
         for start in range(0, len(x), step):
             at = slice(start, start + step)
-            found = [_parameters(m.generator, x[at], self.noise(m.generator), self.n_outputs) for m in self.members]
+            found = [member.drawn.parameters(x[at]) for member in self.members]
             yield at, {name: np.concatenate([part[name] for part in found], axis=1) for name in found[0]}
 
     def to_units(self, y: Array) -> Array:
@@ -168,22 +200,6 @@ class RegressionFit:
         return np.asarray(np.exp(there) if self.family.units == "log" else there)
 
 
-def _parameters(generator: Generator, x: Array, noise: Tensor, n_outputs: int) -> dict[str, Array]:
-    """Return the parameters (row, chain and draw, output) of all chains at rows."""
-    with torch.no_grad():
-        found = generator(noise, torch.from_numpy(np.ascontiguousarray(x))[None, :, None])
-    n = len(x)
-    return {
-        name: value.expand(noise.shape[0], n, noise.shape[2], *value.shape[3:])
-        .reshape(noise.shape[0], n, noise.shape[2], n_outputs)
-        .permute(1, 0, 2, 3)
-        .reshape(n, -1, n_outputs)
-        .double()
-        .numpy()
-        for name, value in found.items()
-    }
-
-
 def fit_regression(
     x: Array,
     y: Array,
@@ -192,20 +208,31 @@ def fit_regression(
     family: Family,
     kinds: Sequence[Kind],
     settings: RegressionSettings,
+    *,
+    forest: bool = False,
 ) -> RegressionFit:
-    """Train generators of all kinds on encoded rows x (n, p) and outcomes y (n, output), and calibrate them."""
+    """Train generators of all kinds on encoded rows x (n, p) and outcomes y (n, output), and calibrate them.
+
+    ``forest`` adds one whose draws are trees, for a single outcome that has a location and a scale.
+    """
     center, scale = _units(y, family)
     fit = RegressionFit(family, [], center, scale, settings.seed)
     standard = fit.to_units(y)
     plan = settings.plan(len(y))
     target = torch.from_numpy(standard if y.shape[1] > 1 else standard[:, 0]).float()
     data = Observations(target, torch.from_numpy(x), None, None if weight is None else torch.from_numpy(weight).float())
-    left_out: list[LeftOut] = []
-    for kind in kinds:
-        generator, rows = _trained(kind, data, plan, groups, family, settings, fit)
-        fit.members.append(Member(kind.name, generator, 1.0 / len(kinds)))
-        if rows is not None:
-            left_out.append(_left_out(generator, x, rows, fit))
+    codes = None if groups is None else torch.from_numpy(groups)
+    # The same rows are left out by all kinds, so that they can be compared and mixed.
+    source = ArraySource(data, plan, settings.batch_size, settings.seed, codes)
+    fit.members = [Member(kind.name, _trained(kind, source, plan, family, settings, fit)) for kind in kinds]
+    rows = source.weights.held_out
+    left_out = [] if rows is None else [_left_out(member.drawn, x, rows) for member in fit.members]
+    if rows is not None and forest:
+        grown = grow(x, standard[:, 0], weight, list(rows.numpy()), DRAWS, settings.seed)
+        grown, asked = _settle_scale(grown, _left_out(grown, x, rows), standard[:, 0])
+        fit.members.append(Member("forest", grown))
+        left_out.append(asked)
+    fit.members = [replace(member, weight=1.0 / len(fit.members)) for member in fit.members]
     if left_out and len(left_out[0].rows) >= _FEWEST_FOR_CALIBRATION:
         _weigh(fit, standard, left_out)
         _calibrate(fit, standard, [part for part, m in zip(left_out, fit.members, strict=True) if m.weight > 0])
@@ -229,18 +256,14 @@ def _units(y: Array, family: Family) -> tuple[Array, Array]:
 
 def _trained(
     kind: Kind,
-    data: Observations,
+    source: ArraySource,
     plan: ChainPlan,
-    groups: NDArray[np.int64] | None,
     family: Family,
     settings: RegressionSettings,
     fit: RegressionFit,
-) -> tuple[Generator, Tensor | None]:
-    """Train the chains of one kind; return them, and the rows that each left out (chain, row)."""
-    seed = derive_seed(settings.seed, kind.name)
-    codes = None if groups is None else torch.from_numpy(groups)
-    # The same rows are left out by all kinds, so that they can be compared and mixed: the seed of the source is one.
-    source = ArraySource(data, plan, settings.batch_size, settings.seed, codes)
+) -> Network:
+    """Train the chains of one kind."""
+    seed, data = derive_seed(settings.seed, kind.name), source.sample
     algorithm = settings.algorithm(kind.learning_rate)
     problem = Problem(
         *(source, plan, algorithm, settings.distance, seed, settings.fabric),
@@ -257,23 +280,30 @@ def _trained(
         raise GPSError(f"training of the {kind.name} generator diverged: check y and X for values far from all others")
     fit.held_out[kind.name] = [float(scores.mean()) for scores in state.history.held_out]
     fit.steps = [*fit.steps, state.step]
-    return state.generator.cpu().eval(), source.weights.held_out
+    generator = state.generator.cpu().eval()
+    return Network(generator, quasi_normal(DRAWS, generator.noise_dim, settings.seed), fit.n_outputs)
 
 
-def _left_out(generator: Generator, x: Array, rows: Tensor, fit: RegressionFit) -> LeftOut:
+def _left_out(drawn: Network | Forest, x: Array, rows: Tensor) -> LeftOut:
     """Ask the chains about the rows that they left out."""
-    n_folds = generator.n_chains // PER_FOLD
-    noise, found = fit.noise(generator), []
+    n_folds = drawn.n_chains // PER_FOLD
+    found = []
     for fold in range(n_folds):
-        chains = list(range(fold, generator.n_chains, n_folds))
-        part = generator.select(chains)
-        found.append(_parameters(part, x[rows[fold].numpy()], noise[chains], fit.n_outputs))
-    names = found[0].keys()
-    return LeftOut(
-        rows[:n_folds].flatten().numpy(),
-        {name: np.concatenate([part[name] for part in found]) for name in names},
-        PER_FOLD,
-    )
+        of_fold = drawn.select(range(fold, drawn.n_chains, n_folds))
+        found.append(of_fold.parameters(x[rows[fold].numpy()]))
+    parameters = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    return LeftOut(rows[:n_folds].flatten().numpy(), parameters)
+
+
+def _settle_scale(forest: Forest, asked: LeftOut, y: Array) -> tuple[Forest, LeftOut]:
+    """Choose the scale of a forest's draws by the CRPS of rows that were left out."""
+    unit = asked.parameters["scale"][:, :, 0] / forest.share
+    loc, weight = asked.parameters["loc"][:, :, 0], np.full(unit.shape[1], 1.0 / unit.shape[1])
+    some = slice(None, None, -(-len(loc) // _SCALE_ROWS))
+    scores = [mixture_crps(y[asked.rows][some], loc[some], share * unit[some], weight).mean() for share in _SHARES]
+    share = _SHARES[int(np.argmin(scores))]
+    parameters = asked.parameters | {"scale": share * unit[:, :, None]}
+    return replace(forest, share=share), replace(asked, parameters=parameters)
 
 
 def output_of(parameters: Parameters, output: int) -> dict[str, Array]:
@@ -293,18 +323,15 @@ def _weigh(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
             locs.append(own["loc"] if exact else outcome.sample(own, fit.seed))
             scales.append(own["scale"] if exact else np.zeros_like(locs[-1]))
         weights += stacking_weights(y[rows, output], locs, scales) / fit.n_outputs
-    fit.members = [
-        Member(member.name, member.generator, float(weight))
-        for member, weight in zip(fit.members, weights, strict=True)
-    ]
+    fit.members = [replace(member, weight=float(w)) for member, w in zip(fit.members, weights, strict=True)]
 
 
 def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
     """Calibrate every output by rows that were left out."""
     shares = [member.weight for member in fit.members if member.weight > 0]
-    n_chains = [member.generator.n_chains for member in fit.members if member.weight > 0]
-    sizes = [part.n_chains * DRAWS for part in left_out]
-    weight = np.concatenate([np.full(size, share / size) for size, share in zip(sizes, shares, strict=True)])
+    n_chains = [member.drawn.n_chains for member in fit.members if member.weight > 0]
+    size = PER_FOLD * DRAWS
+    weight = np.concatenate([np.full(size, share / size) for share in shares])
     rows, outcome = left_out[0].rows, fit.family.outcome
     fit.rows, ranks = rows, []
     for output in range(fit.n_outputs):
@@ -312,7 +339,6 @@ def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> Non
         whole = {name: np.concatenate([part[name] for part in own], axis=1) for name in own[0]}
         scores = outcome.normal_scores(y[rows, output], whole, weight)
         mean, variance = moments(outcome.mean(whole), outcome.variance(whole), weight)
-        between = np.zeros(len(rows))
         error = np.square(y[rows, output] - mean)
         loss, gain = np.zeros(len(rows)), np.zeros(len(rows))
         for part, share, total in zip(own, shares, n_chains, strict=True):

@@ -1,0 +1,120 @@
+r"""A generator whose noise picks a tree: theta = G(x, Z) is an outcome that a tree of a random forest remembers at x.
+
+Each chain is a forest of its own, grown by scikit-learn on rows that the chain does not leave out. Draw m of a chain
+is what its tree m says at x: the outcome of one training row in the leaf of x, chosen at random. So the draws of all
+trees are those of a quantile forest (Meinshausen, 2006), and their scale is a share of how much trees disagree there.
+Where rows that are alike are found again, as in tables with repeated measures, nothing smooth is as sharp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestRegressor
+
+from gpsuq.core.seeds import derive_seed
+
+Array = NDArray[np.floating]
+Integers = NDArray[np.int32]
+
+MOST_ROWS = 20_000
+"""Rows that a tree is grown on at most, so that the work does not grow with n."""
+
+_LEAST_SCALE = 1e-3  # of the standard deviation of y
+_MASK_31 = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees of all chains, as arrays over nodes; a leaf is its own child.
+
+    ``roots`` are (chain, tree), ``share`` is the scale of a draw over the spread of its chain's trees.
+    """
+
+    roots: Integers
+    column: Integers
+    threshold: NDArray[np.float32]
+    below: Integers
+    above: Integers
+    outcome: NDArray[np.float32]
+    depth: int
+    share: float = 0.3
+
+    @property
+    def n_chains(self) -> int:
+        """How many chains there are."""
+        return len(self.roots)
+
+    def select(self, chains: Sequence[int]) -> Forest:
+        """Return the named chains."""
+        return replace(self, roots=self.roots[list(chains)])
+
+    def remembered(self, x: Array) -> Array:
+        """Return the outcome that every tree remembers at rows, (row, chain, tree)."""
+        node = np.broadcast_to(self.roots.ravel(), (len(x), self.roots.size)).copy()
+        row = np.arange(len(x))[:, None]
+        for _ in range(self.depth):
+            down = x[row, self.column[node]] <= self.threshold[node]
+            node = np.where(down, self.below[node], self.above[node])
+        return self.outcome[node].reshape(len(x), *self.roots.shape).astype(np.float64)
+
+    def parameters(self, x: Array) -> dict[str, Array]:
+        """Return location and scale of every draw, (row, chain and tree, 1)."""
+        loc = self.remembered(x)
+        spread = loc.std(2, keepdims=True)
+        scale = np.broadcast_to(np.maximum(self.share * spread, _LEAST_SCALE), loc.shape)
+        return {name: value.reshape(len(x), -1, 1) for name, value in (("loc", loc), ("scale", scale))}
+
+
+def grow(
+    x: Array, y: Array, weight: Array | None, left_out: Sequence[NDArray[np.int64]], n_trees: int, seed: int
+) -> Forest:
+    """Grow a forest for every chain on rows x (n, p) and outcomes y (n,), but for those that the chain leaves out."""
+    parts: list[dict[str, NDArray[np.generic]]] = []
+    roots, start, depth = [], 0, 0
+    for chain, out in enumerate(left_out):
+        rng = np.random.default_rng(derive_seed(seed, "forest", chain))
+        keep = np.ones(len(y), dtype=bool)
+        keep[out] = False
+        rows = np.flatnonzero(keep)
+        if len(rows) > MOST_ROWS:
+            rows = np.sort(rng.choice(rows, MOST_ROWS, replace=False))
+        forest = RandomForestRegressor(n_trees, random_state=int(rng.integers(_MASK_31)), n_jobs=1)
+        forest.fit(x[rows], y[rows], None if weight is None else weight[rows])
+        for leaves, estimator in zip(forest.apply(x[rows]).T, forest.estimators_, strict=True):
+            tree = estimator.tree_
+            parts.append(_arrays(tree, start, _one_of_each(leaves, y[rows], tree.node_count, rng)))
+            roots.append(start)
+            start, depth = start + tree.node_count, max(depth, tree.max_depth)
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Forest(np.array(roots, dtype=np.int32).reshape(len(left_out), n_trees), depth=depth, **whole)  # type: ignore[arg-type]
+
+
+def _one_of_each(leaves: NDArray[np.int64], y: Array, n_nodes: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return the outcome of a random row of every leaf, by number of node."""
+    chosen = np.zeros(n_nodes, dtype=np.float32)
+    order = rng.permutation(len(y))
+    chosen[leaves[order]] = y[order]  # the last one written stays
+    return chosen
+
+
+def _arrays(tree: object, start: int, outcome: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
+    """Return the nodes of a tree of scikit-learn's, counted from ``start``."""
+    left, right, column, threshold = (
+        np.asarray(getattr(tree, name)) for name in ("children_left", "children_right", "feature", "threshold")
+    )
+    own = np.arange(len(left))
+    leaf = left < 0
+    single = threshold.astype(np.float32)
+    # Rounded down, so that a number in single precision is on the same side as in double.
+    single = np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
+    return {
+        "column": np.where(leaf, 0, column).astype(np.int32),
+        "threshold": np.where(leaf, np.float32(0.0), single).astype(np.float32),
+        "below": (start + np.where(leaf, own, left)).astype(np.int32),
+        "above": (start + np.where(leaf, own, right)).astype(np.int32),
+        "outcome": outcome,
+    }
