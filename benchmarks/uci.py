@@ -31,13 +31,12 @@ import pandas as pd
 import torch
 from common import write
 from numpy.typing import NDArray
-from scipy.special import ndtr
 from sklearn.model_selection import train_test_split
 from torch import nn
 
 from gpsuq.core import mixtures
-from gpsuq.regress.stacking import mixture_crps
 from gpsuq.files import write_atomically
+from gpsuq.regress.stacking import mixture_crps
 from paper.peers import interval_score
 from paper.uci import TABLES, read_split, splits
 
@@ -475,11 +474,10 @@ LOWER_IS_BETTER = ("crps", "log score", "interval score 90", "rmse")
 
 def summary(rows: pd.DataFrame) -> dict[str, Any]:
     """Return, by table and method, the splits and mean and standard error of all measures (medians of seconds)."""
-    extra = [column for column in rows if column.startswith("conformal ")]
     result: dict[str, Any] = {}
     for (name, method), part in rows.groupby(["table", "method"], sort=False):
         own = result.setdefault(name, {})[method] = {"splits": len(part)}
-        for measure in [*MEASURES, *extra]:
+        for measure in MEASURES:
             values = part[measure].astype(float).dropna() if measure in part else pd.Series(dtype=float)
             if len(values) and "seconds" in measure:
                 own[measure] = round(float(values.median()), 4)
@@ -494,6 +492,7 @@ def overall(rows: pd.DataFrame, measure: str = "crps") -> dict[str, Any]:
     ``over GPS`` is the geometric mean over tables of a method's measure over that of GPS; ``best on`` names the tables
     where no other method has a lower one.
     """
+    rows = rows[rows["method"] != "GPS + conformal"]  # another setting of the same method
     wide = rows.pivot_table(index=["table", "split"], columns="method", values=measure, sort=False)
     common = {name: part.dropna(axis=1, how="all").dropna() for name, part in wide.groupby(level="table", sort=False)}
     table = pd.DataFrame({name: part.mean() for name, part in common.items()}).T
@@ -522,15 +521,8 @@ def markdown(results: dict[str, Any], compared: dict[str, Any]) -> str:
     """Write a table for every measure, methods in columns, and one of all tables together."""
     methods = [method for method in METHODS if any(method in own for own in results.values())]
     lines = ["Means over splits ± standard errors; the lowest is bold where lower is better.", ""]
-    names = dict(MEASURES)
-    if any("conformal coverage 90" in own.get("GPS", {}) for own in results.values()):
-        names |= {
-            f"conformal {measure}": f"{MEASURES[measure]}, with the conformal layer of GPS"
-            for measure in ("interval score 90", "coverage 90", "coverage 95", "width 90")
-        }
-    for measure, title in names.items():
-        columns = ["GPS"] if measure.startswith("conformal ") else methods
-        lines += [f"## {title}", "", "| table | " + " | ".join(columns) + " |", "|" + "---|" * (1 + len(columns))]
+    for measure, title in MEASURES.items():
+        lines += [f"## {title}", "", "| table | " + " | ".join(methods) + " |", "|" + "---|" * (1 + len(methods))]
         for name in (table for table in TABLES if table in results):
             own = results[name]
             most = max(own[method]["splits"] for method in own)
@@ -540,7 +532,7 @@ def markdown(results: dict[str, Any], compared: dict[str, Any]) -> str:
                 shown(own[method].get(measure), min(means, default=None), own[method]["splits"], most)
                 if method in own
                 else ""
-                for method in columns
+                for method in methods
             ]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
         lines.append("")
