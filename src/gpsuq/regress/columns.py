@@ -41,6 +41,7 @@ class Column:
             standard = np.where(missing, 0.0, (numbers - self.center) / self.scale)
             return np.column_stack([standard, missing.astype(float)]) if self.gaps else standard[:, None]
         texts = _texts(values)
+        texts = texts.where(texts.isin(self.levels), texts.str.removesuffix(".0"))  # codes beside gaps are read as 1.0
         place = {level: number for number, level in enumerate(self.levels)}
         # What was never seen is like what was rare; where nothing was, it has zeros everywhere.
         codes = texts.map(lambda text: place.get(text, place.get(OTHER, -1))).to_numpy(dtype=np.int64)

@@ -55,7 +55,7 @@ _DROPOUT = 0.2
 _OUTLIER = 5.0  # nats beyond an ordinary row
 _DENSITY_STEP = 1e-3  # of a normal score, over which a calibrated cdf is differenced
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
-_NORMAL = {"loc", "scale"}
+_NORMAL_NAMES = ("normal", "lognormal")
 
 
 class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -215,6 +215,8 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             seen = weight > 0
             frame, targets, weight = frame[seen], targets[seen], weight[seen]
             codes = None if codes is None else codes[seen]
+        if weight is not None and len(weight) and (weight == weight[0]).all():
+            weight = None  # all rows count alike
         if len(frame) < 2:
             raise GPSError(f"at least 2 rows are needed to fit a regression, got n_samples = {len(frame)}")
         family = make_family(self.family, targets.shape[1] if self._several else None)
@@ -250,7 +252,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 family,
                 self._kinds(fitted),
                 settings,
-                forest=self.network is None and not self._several and set(family.model.parameters) == _NORMAL,
+                forest=self.network is None and not self._several and family.name in _NORMAL_NAMES,
             )
         self._set_fit(fit)
         if apart.any():
@@ -472,7 +474,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         import torch
 
         outcome, weight = self.fit_.family.outcome, self.fit_.weights
-        exact = set(own) == _NORMAL
+        exact = self.fit_.family.name in _NORMAL_NAMES
         loc = torch.from_numpy(np.ascontiguousarray(own["loc"] if exact else outcome.sample(own, 0)))
         scale = torch.from_numpy(np.ascontiguousarray(own["scale"])) if exact else torch.zeros_like(loc)
         total, within = torch.zeros(len(loc), dtype=torch.float64), torch.zeros(len(loc), dtype=torch.float64)

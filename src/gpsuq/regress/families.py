@@ -29,9 +29,11 @@ Array = NDArray[np.floating]
 Parameters = Mapping[str, Array]
 
 _SWEEPS = 80
+_CLOSE = 1e-7  # relative, where a quantile is found
 _LEAST_TAIL = 1e-14
 _LARGEST_COUNT = 2**31 - 1
 _PRECISION = 4.0  # alpha + beta of a beta distribution where the generator says 1
+_EDGE = 1e-4  # how close the mean of a beta distribution comes to 0 and 1
 _LEAST_DF = 2.0  # of a Student t: its variance is finite
 
 
@@ -76,19 +78,37 @@ class Outcome(ABC):
         return np.asarray(ndtri(np.clip(rank, _LEAST_TAIL, 1.0 - _LEAST_TAIL)))
 
     def at_normal_scores(self, scores: Array, p: Parameters, weight: Array) -> Array:
-        r"""Solve :math:`F(y) = \Phi(\text{score})` for y by bisection: scores and result (row, level)."""
-        return np.stack([self._at(score, p, weight) for score in scores.T], axis=1)
+        r"""Solve :math:`F(y) = \Phi(\text{score})` for y: scores and result (row, level)."""
+        solve = self._smallest if self.discrete else self._root
+        return np.stack([solve(score, p, weight) for score in scores.T], axis=1)
 
-    def _at(self, score: Array, p: Parameters, weight: Array) -> Array:
+    def _smallest(self, score: Array, p: Parameters, weight: Array) -> Array:
+        """Return the smallest count whose probability of at most it is large enough, by bisection."""
         low, high = self.bracket(score, p)
         target = stats.norm.cdf(score)
-        for _ in range(_SWEEPS):
-            middle = np.floor(0.5 * (low + high)) if self.discrete else 0.5 * (low + high)
+        while np.any(high - low > 1.0):
+            middle = np.floor(0.5 * (low + high))
             enough = self.cdf(middle, p) @ weight >= target
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-            if np.all(high - low <= (1.0 if self.discrete else 1e-12 * (1.0 + np.abs(high)))):
-                break
         return np.asarray(high)
+
+    def _root(self, score: Array, p: Parameters, weight: Array) -> Array:
+        """Return where the cdf crosses its target, by false position with halved weights (the Illinois rule)."""
+        low, high = self.bracket(score, p)
+        target = stats.norm.cdf(score)
+        below, above = (self.cdf(end, p) @ weight - target for end in (low, high))
+        size = high - low
+        for sweep in range(_SWEEPS):
+            slope = above - below
+            inside = np.divide(-below, slope, out=np.full_like(slope, 0.5), where=slope > 0.0)
+            middle = low + np.clip(inside, 0.01, 0.99) * (high - low) if sweep % 4 else 0.5 * (low + high)
+            excess = self.cdf(middle, p) @ weight - target
+            upper = excess >= 0.0
+            below, above = np.where(upper, 0.5 * below, excess), np.where(upper, excess, 0.5 * above)
+            low, high = np.where(upper, low, middle), np.where(upper, middle, high)
+            if np.all((high - low <= _CLOSE * size) | (np.abs(excess) < _CLOSE * target)):
+                break
+        return np.asarray(middle)
 
 
 class NormalOutcome(Outcome):
@@ -219,21 +239,52 @@ class Family:
             )
 
 
+# Functions of modules, not lambdas: an estimator can be pickled.
+
+
+def _normal(x: Tensor, loc: Tensor, scale: Tensor) -> Normal:
+    return Normal(loc, scale)
+
+
 def _student(x: Tensor, loc: Tensor, scale: Tensor, df: Tensor) -> StudentT:
     return StudentT(_LEAST_DF + df, loc, scale)
+
+
+def _known_student(p: Parameters) -> Any:
+    return stats.t(_LEAST_DF + p["df"], p["loc"], p["scale"])
+
+
+def _laplace(x: Tensor, loc: Tensor, scale: Tensor) -> Laplace:
+    return Laplace(loc, scale)
+
+
+def _known_laplace(p: Parameters) -> Any:
+    return stats.laplace(p["loc"], p["scale"])
+
+
+def _poisson(x: Tensor, rate: Tensor) -> Poisson:
+    return Poisson(rate)
+
+
+def _known_poisson(p: Parameters) -> Any:
+    return stats.poisson(p["rate"])
 
 
 def _negative_binomial(x: Tensor, rate: Tensor, size: Tensor) -> NegativeBinomial:
     return NegativeBinomial(size, logits=(rate / size).log())
 
 
+def _known_negative_binomial(p: Parameters) -> Any:
+    return stats.nbinom(p["size"], p["size"] / (p["size"] + p["rate"]))
+
+
 def _beta(x: Tensor, mean: Tensor, precision: Tensor) -> Beta:
-    inside = mean.clamp(1e-4, 1.0 - 1e-4)
+    inside = mean.clamp(_EDGE, 1.0 - _EDGE)
     return Beta(_PRECISION * precision * inside, _PRECISION * precision * (1.0 - inside))
 
 
-def _beta_parts(p: Parameters) -> Any:
-    inside = np.clip(p["mean"], 1e-4, 1.0 - 1e-4)
+def _known_beta(p: Parameters) -> Any:
+    inside = np.clip(p["mean"], _EDGE, 1.0 - _EDGE)
     return stats.beta(_PRECISION * p["precision"] * inside, _PRECISION * p["precision"] * (1.0 - inside))
 
 
@@ -243,27 +294,45 @@ def make_family(family: str | ObservationModel, n_outputs: int | None) -> Family
         return Family("own", family, OwnOutcome(family), "own")
     size = n_outputs
     loc, scale = Location(size), Scale(size)
-    if family in ("normal", "lognormal"):
-        model = ObservationModel(lambda x, loc, scale: Normal(loc, scale), loc=loc, scale=scale)
-        units, support = ("standard", "real numbers") if family == "normal" else ("log", "positive numbers")
-        return Family(family, model, NormalOutcome(), units, support)
-    if family == "student-t":
-        model = ObservationModel(_student, loc=loc, scale=scale, df=Positive(size))
-        known = KnownOutcome(lambda p: stats.t(_LEAST_DF + p["df"], p["loc"], p["scale"]))
-        return Family(family, model, known, "standard")
-    if family == "laplace":
-        model = ObservationModel(lambda x, loc, scale: Laplace(loc, scale), loc=loc, scale=scale)
-        return Family(family, model, KnownOutcome(lambda p: stats.laplace(p["loc"], p["scale"])), "standard")
-    if family == "poisson":
-        model = ObservationModel(lambda x, rate: Poisson(rate), rate=Rate(size))
-        return Family(family, model, KnownOutcome(lambda p: stats.poisson(p["rate"]), discrete=True), "own", "counts")
-    if family == "negative-binomial":
-        model = ObservationModel(_negative_binomial, rate=Rate(size), size=Positive(size))
-        known = KnownOutcome(lambda p: stats.nbinom(p["size"], p["size"] / (p["size"] + p["rate"])), discrete=True)
-        return Family(family, model, known, "own", "counts")
-    assert family == "beta"
-    model = ObservationModel(_beta, mean=Parameter(size, constraints.unit_interval), precision=Positive(size))
-    return Family(family, model, KnownOutcome(_beta_parts), "own", "numbers between 0 and 1")
+    rate, positive = Rate(size), Positive(size)
+    unit = Parameter(size, constraints.unit_interval)
+    own: dict[str, Family] = {
+        "normal": Family("normal", ObservationModel(_normal, loc=loc, scale=scale), NormalOutcome(), "standard"),
+        "lognormal": Family(
+            "lognormal", ObservationModel(_normal, loc=loc, scale=scale), NormalOutcome(), "log", "positive numbers"
+        ),
+        "student-t": Family(
+            "student-t",
+            ObservationModel(_student, loc=loc, scale=scale, df=positive),
+            KnownOutcome(_known_student),
+            "standard",
+        ),
+        "laplace": Family(
+            "laplace", ObservationModel(_laplace, loc=loc, scale=scale), KnownOutcome(_known_laplace), "standard"
+        ),
+        "poisson": Family(
+            "poisson",
+            ObservationModel(_poisson, rate=rate),
+            KnownOutcome(_known_poisson, discrete=True),
+            "own",
+            "counts",
+        ),
+        "negative-binomial": Family(
+            "negative-binomial",
+            ObservationModel(_negative_binomial, rate=rate, size=positive),
+            KnownOutcome(_known_negative_binomial, discrete=True),
+            "own",
+            "counts",
+        ),
+        "beta": Family(
+            "beta",
+            ObservationModel(_beta, mean=unit, precision=positive),
+            KnownOutcome(_known_beta),
+            "own",
+            "numbers between 0 and 1",
+        ),
+    }
+    return own[family]
 
 
 FAMILIES = ("normal", "student-t", "laplace", "lognormal", "poisson", "negative-binomial", "beta")

@@ -1,0 +1,60 @@
+"""The forest as a generator: trees as arrays are those of scikit-learn, rows that are left out are not remembered."""
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+
+from gpsuq.regress import forest as module
+from gpsuq.regress.forest import grow
+
+RNG = np.random.default_rng(0)
+
+
+def test_every_row_is_remembered_by_trees_that_saw_it():
+    x = RNG.normal(size=(200, 3)).astype(np.float32)
+    y = RNG.normal(size=200)
+    grown = grow(x, y, None, [np.array([], dtype=np.int64)], 8, 0)
+    assert grown.roots.shape == (1, 8)
+    found = grown.remembered(x)[:, 0]
+    assert np.isin(found.astype(np.float32), y.astype(np.float32)).all()
+    assert 0.5 < (np.abs(found - y[:, None]) < 1e-6).mean() < 0.9  # a bootstrap sample holds 63% of the rows
+
+
+def test_rows_left_out_are_not_remembered():
+    x = RNG.normal(size=(300, 2)).astype(np.float32)
+    y = np.arange(300.0)
+    out = [np.arange(0, 100), np.arange(100, 200)]
+    found = grow(x, y, None, out, 6, 0).remembered(x)
+    for chain, rows in enumerate(out):
+        assert not np.isin(found[:, chain], rows).any()
+
+
+def test_trees_go_the_same_way_as_scikit_learn(monkeypatch):
+    x = RNG.integers(0, 5, size=(400, 4)).astype(np.float32) / np.float32(3.0)
+    y = x.sum(1) + RNG.normal(size=400)
+    made = []
+
+    class Kept(RandomForestRegressor):
+        def fit(self, *data):
+            made.append(self)
+            return super().fit(*data)
+
+    monkeypatch.setattr(module, "RandomForestRegressor", Kept)
+    grown = grow(x, y, None, [np.array([], dtype=np.int64)], 5, 3)
+    new = RNG.integers(0, 5, size=(100, 4)).astype(np.float32) / np.float32(3.0)
+    theirs = made[0].apply(new) + grown.roots[0]
+    node = np.tile(grown.roots[0], (100, 1))
+    for _ in range(grown.depth):
+        down = np.take_along_axis(new, grown.column[node], 1) <= grown.threshold[node]
+        node = np.where(down, grown.below[node], grown.above[node])
+    assert (node == theirs).all()
+    assert (grown.outcome[theirs] == grown.remembered(new)[:, 0]).all()
+
+
+def test_work_does_not_grow_with_n(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 50)
+    x = RNG.normal(size=(2000, 2)).astype(np.float32)
+    grown = grow(x, x[:, 0].astype(float), None, [np.array([], dtype=np.int64)], 3, 0)
+    assert len(grown.outcome) < 3 * 100
+    parameters = grown.parameters(x[:7])
+    assert parameters["loc"].shape == parameters["scale"].shape == (7, 3, 1)
+    assert (parameters["scale"] > 0).all()
