@@ -154,3 +154,9 @@ def test_descriptions_are_equal_in_every_process():
     run = partial(subprocess.run, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
     first, second = (run([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}) for seed in "12")
     assert first.stdout == second.stdout != ""
+
+
+def test_a_single_number_may_have_any_stride():
+    number = torch.arange(8.0).as_strided((1,), (4,))
+    assert number.is_contiguous()
+    assert describe(number) == describe(torch.zeros(1))

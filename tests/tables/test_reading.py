@@ -345,3 +345,23 @@ def test_categories_and_missing_values_from_the_command_line(table, tmp_path):
     assert "lacks the columns site that the model" in " ".join(lacking.output.split())
     table.drop(3).assign(site="east").to_csv(tmp_path / "new.csv", index=False)
     assert "'east' in row 1" in invoke("predict", tmp_path / "model", tmp_path / "new.csv").output
+
+
+def test_a_table_may_stay_as_it_is():
+    table = pd.DataFrame({"a": [1.0, None, 3.0], "site": ["n", None, "s"], "y": [1.0, 2.0, None]})
+    with pytest.raises(GPSError, match="columns y, row 3 "):
+        split_table(table, "y", encode=False)
+    split = split_table(table, "y", drop_missing=True, encode=False)
+    pd.testing.assert_frame_equal(split.X, table[["a", "site"]].head(2))
+    assert not split.encoding.levels
+    with pytest.raises(GPSError, match=r"infinite values in columns a, row 1 .*leave them empty"):
+        split_table(table.assign(a=[np.inf, 1.0, 2.0], y=1.0), "y", encode=False)
+    with pytest.raises(GPSError, match=r"'oops' in row 7 .*if they are missing; if"):
+        split_table(pd.DataFrame({"a": [*"123456", "oops"], "y": range(7)}), "y", encode=False)
+
+
+def test_a_column_of_names_that_stays_is_told():
+    table = pd.DataFrame({"who": [f"person {row}" for row in range(30)], "y": range(30)})
+    with pytest.warns(GPSWarning, match="different text in every row.*--drop who"):
+        split_table(table, "y", encode=False)
+    assert list(split_table(table.assign(who=["a", "b"] * 15), "y", encode=False).X) == ["who"]

@@ -13,8 +13,14 @@ from gpsuq.classify import commands as classify
 from gpsuq.cli.commands import data, demo, predict, report, summary
 from gpsuq.linear import commands as linear
 from gpsuq.poisson import commands as poisson
+from gpsuq.regress import commands as regress
 
-FITS: dict[str, Callable[..., None]] = {"linear": linear.fit, "classifier": classify.fit, "poisson": poisson.fit}
+FITS: dict[str, Callable[..., None]] = {
+    "linear": linear.fit,
+    "regression": regress.fit,
+    "classifier": classify.fit,
+    "poisson": poisson.fit,
+}
 """``gpsuq fit NAME``, one line for each family."""
 
 COMMANDS = ("demo", "fit", "predict", "summary", "simulate", "report", "data")

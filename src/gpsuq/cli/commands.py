@@ -192,7 +192,9 @@ def _predictor(model: Path, otherwise: str) -> Any:
 
 
 def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) -> pd.DataFrame:
-    """Return the columns of a table that a saved model was fitted with, as numbers."""
+    """Return the columns of a table that a saved model was fitted with; as numbers, unless it takes text itself."""
+    from sklearn.utils import get_tags
+
     from gpsuq.tables.encoding import Encoding
     from gpsuq.tables.reading import check_numbers
 
@@ -201,7 +203,8 @@ def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) ->
     columns = list(getattr(estimator, "feature_names_in_", encoded.columns))
     if missing := dict.fromkeys(encoding.source(column) for column in columns if column not in encoded):
         raise GPSError(f"{name} lacks the columns {', '.join(missing)} that the model was fitted with")
-    check_numbers(encoded[columns], encoding)
+    if not get_tags(estimator).input_tags.string:
+        check_numbers(encoded[columns], encoding)
     return encoded[columns]
 
 

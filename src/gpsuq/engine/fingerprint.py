@@ -82,7 +82,8 @@ class _Describer:
             return f"{head} {self(part.tolist())}"
         if isinstance(part, Tensor):
             dense = part.detach().cpu().to_dense().resolve_conj().resolve_neg()
-            part = dense.contiguous().flatten().view(torch.uint8).numpy()
+            flat = dense.contiguous().flatten()
+            part = flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy()  # a single number may have any stride
         content = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
         return f"{head} {hashlib.blake2b(content, digest_size=16).hexdigest()}"
 

@@ -48,11 +48,13 @@ from gpsuq.regress.stacking import absolute_mean
 from gpsuq.storage import save
 
 DEFAULT_STEPS = 1500
+OUTLIER = 5.0
+"""Nats beyond an ordinary row that make a row an outlier."""
+
 _LEVELS = 64  # quantiles that the CRPS of a calibrated predictive is made of: 0.02% above the exact one of a Normal
 _BINS = 16
 _SMOOTH_RATE, _PIECES_RATE = 5e-3, 2e-3
 _DROPOUT = 0.2
-_OUTLIER = 5.0  # nats beyond an ordinary row
 _DENSITY_STEP = 1e-3  # of a normal score, over which a calibrated cdf is differenced
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 _NORMAL_NAMES = ("normal", "lognormal")
@@ -211,9 +213,10 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         targets, self._several = _targets(y, len(frame))
         weight = _weights(sample_weight, len(frame))
         codes = None if groups is None else _codes(groups, len(frame))
+        numbers = np.arange(len(frame))
         if weight is not None and (weight == 0).any():  # like no row at all
             seen = weight > 0
-            frame, targets, weight = frame[seen], targets[seen], weight[seen]
+            frame, targets, weight, numbers = frame[seen], targets[seen], weight[seen], numbers[seen]
             codes = None if codes is None else codes[seen]
         if weight is not None and len(weight) and (weight == weight[0]).all():
             weight = None  # all rows count alike
@@ -254,6 +257,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 settings,
                 forest=self.network is None and not self._several and family.name in _NORMAL_NAMES,
             )
+        fit.rows = numbers[~apart][fit.rows]
         self._set_fit(fit)
         if apart.any():
             self.calibrate(frame[apart], targets[apart] if self._several else targets[apart, 0])
@@ -505,7 +509,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             values = {name: (self._in_units(name, v)[:, :, 0] * weights).sum(1) for name, v in p.items()}
             rank = self._rank(p, targets[seen], 0)
             score = 0.5 * np.square(ndtri(np.clip(rank, 1e-15, 1.0 - 1e-15)))
-            parts.append(pd.DataFrame(values).assign(rank=rank, outlier_score=score, outlier=score > _OUTLIER))
+            parts.append(pd.DataFrame(values).assign(rank=rank, outlier_score=score, outlier=score > OUTLIER))
         return pd.concat(parts, ignore_index=True).set_axis(_index(X, len(targets)))
 
     def crps(self, X: Any, y: Any) -> Array:

@@ -159,7 +159,7 @@ class RegressionFit:
     seed: int
     calibrations: list[Calibration] = field(default_factory=list)
     ranks: Array = field(default_factory=lambda: np.empty((0, 1)))  # calibrated, of rows left out: (row, output)
-    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # their numbers
     findings: list[Finding] = field(default_factory=list)
     held_out: dict[str, list[float]] = field(default_factory=dict)  # scores on the way, by kind
     steps: list[int] = field(default_factory=list)

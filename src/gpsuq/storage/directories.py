@@ -22,7 +22,7 @@ CONFIG_FILE, MODEL_FILE, COLUMNS_FILE, CHECKS_FILE = "config.json", "model.safet
 _MODEL = (CONFIG_FILE, MODEL_FILE)
 _FOR_PEOPLE = {
     *("report.html", CHECKS_FILE, COLUMNS_FILE),
-    *("summary.csv", "rows.csv", "groups.csv", "coefficients.png"),
+    *("summary.csv", "rows.csv", "groups.csv", "coefficients.png", "regression.png"),
     *("intensity.csv", "intensity.png", "envelope.png"),
     "verdicts.csv",
 }

@@ -36,6 +36,7 @@ _MISSING = {"", "?", "-", "--", ".", "na", "n.a.", "missing"}  # in a column of 
 _FEW_TEXTS = 0.2  # of the cells: so few among numbers are mistakes
 _MOST_CODES = 10  # different numbers that may be codes of categories
 _LONGEST = 1000  # characters of a category
+_MOST_NAMES = 20  # rows whose texts may all differ without a word
 _DIGITS = 15  # that any float keeps
 
 
@@ -216,25 +217,29 @@ def split_table(
     drop: Sequence[str] = (),
     drop_missing: bool = False,
     classes: bool = False,
+    encode: bool = True,
 ) -> Table:
     """Split a table by the names of its columns; what is not named is a covariate, text becomes columns of 0 and 1.
 
-    With ``classes`` the target holds labels, which may be text.
+    With ``classes`` the target holds labels, which may be text. Without ``encode`` covariates stay as they are, for
+    an estimator that takes text and missing values: no row is left out for what it lacks among them.
     """
     covariates, roles = columns_by_role(table, (target, groups, weights), drop)
     if len(table) < 2:
         raise GPSError("the table has a single row: at least 2 rows are needed")
     if drop_missing:
-        table = without_missing(table, [*covariates, *roles])
+        table = without_missing(table, [*covariates, *roles] if encode else roles)
         if len(table) < 2:
             raise GPSError("a single row is left without missing values: at least 2 rows are needed")
     _check_length(table[[*covariates, *roles]])
     check_text(table[covariates])
-    _check_mistakes(table[covariates])
-    encoding = Encoding.of(table[covariates])
+    _check_mistakes(table[covariates], then=", and pass --drop-missing" if encode else "")
+    if not encode:
+        _check_as_they_are(table[covariates])
+    encoding = Encoding.of(table[covariates]) if encode else Encoding({})
     X = encoding.encoded(table[covariates])
     numeric = [name for name in (None if classes else target, weights) if name is not None]
-    check_numbers(X.join(table[numeric]), encoding, advice=DROP_MISSING)
+    check_numbers(X.join(table[numeric]) if encode else table[numeric], encoding, advice=DROP_MISSING)
     check_labels(table[target])
     if groups is not None:
         check_labels(table[groups])
@@ -288,7 +293,27 @@ def _check_length(table: pd.DataFrame) -> None:
             )
 
 
-def _check_mistakes(table: pd.DataFrame) -> None:
+def _check_as_they_are(table: pd.DataFrame) -> None:
+    """Raise where a number is infinite, and warn of texts that are names: a column whose cells all differ."""
+    infinite = table.select_dtypes("number").isin([np.inf, -np.inf])
+    if infinite.to_numpy().any():
+        columns = infinite.columns[infinite.any()]
+        raise GPSError(
+            f"infinite values in columns {listed(columns)}, {named_rows(table, infinite.any(axis=1))} {COUNTED}; mend "
+            "them, or leave them empty"
+        )
+    for name, column in _texts(table):
+        cells = column.dropna().astype(str)
+        if len(cells) > _MOST_NAMES and cells.is_unique:
+            warnings.warn(
+                f"column {name!r} holds a different text in every row, such as {cells.iloc[0]!r}: it looks like a "
+                f"name, not a category; leave it out with --drop {name}",
+                GPSWarning,
+                stacklevel=3,
+            )
+
+
+def _check_mistakes(table: pd.DataFrame, *, then: str) -> None:
     """Raise where nearly all cells of a column are numbers and the others look like mistakes: name these.
 
     They do where each occurs once, or where the numbers are too many to be codes of categories; so that "1", "2" and
@@ -306,7 +331,7 @@ def _check_mistakes(table: pd.DataFrame) -> None:
             )
             raise GPSError(
                 f"column {name!r} holds numbers but for {shown} {COUNTED}: mend these cells; or empty them, if they "
-                "are missing, and pass --drop-missing; if the numbers are codes of categories, put a letter before each"
+                f"are missing{then}; if the numbers are codes of categories, put a letter before each"
             )
 
 
