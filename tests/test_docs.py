@@ -11,7 +11,7 @@ import pytest
 from test_house import FLOORS
 from torch import nn
 
-from gpsuq import GPS, Algorithm, GPSPoissonProcess, Recipe, __version__
+from gpsuq import GPS, Algorithm, GPSPoissonProcess, GPSRegressor, Recipe, __version__
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -87,6 +87,17 @@ def test_the_table_of_the_readme_is_fitted(rng):
     (block,) = python_blocks(section("README.md", "A table"))
     model = run([block], "README.md", X=X, y=y, X_new=X[:3])["model"]
     assert not model.heterogeneous_
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_the_curve_of_the_readme_is_fitted(rng, monkeypatch):
+    for name, value in (("n_chains", 4), ("n_steps", 20)):
+        monkeypatch.setitem(GPSRegressor.__init__.__kwdefaults__, name, value)
+    X = rng.normal(size=(100, 2))
+    y = X[:, 0] ** 2 + 0.1 * rng.normal(size=100)
+    (block,) = python_blocks(section("README.md", "A curve"))
+    model = run([block], "README.md", X=X, y=y, X_new=X[:3], X_val=X, y_val=y)["model"]
+    assert model.conformal_.n_rows == 100
 
 
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")

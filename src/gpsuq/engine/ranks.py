@@ -6,6 +6,7 @@ what it was given.
 
 from __future__ import annotations
 
+import atexit
 from functools import cache
 from os import environ
 from typing import Any, TypeVar
@@ -113,7 +114,15 @@ def _by_torchrun() -> Fabric:
         precision="32-true",
     )
     fabric.launch()
+    # Threads of the group that still run when the interpreter ends would abort the process (once in three, when busy).
+    atexit.register(_leave)
     return fabric
+
+
+def _leave() -> None:
+    """Leave the other processes."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _device() -> torch.device:
