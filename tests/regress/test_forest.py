@@ -1,7 +1,7 @@
 """The forest as a generator: trees as arrays are those of scikit-learn, rows that are left out are not remembered."""
 
 import numpy as np
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.tree import ExtraTreeRegressor
 
 from gpsuq.regress import forest as module
 from gpsuq.regress.forest import grow
@@ -15,8 +15,10 @@ def test_every_row_is_remembered_by_trees_that_saw_it():
     grown = grow(x, y, None, [np.array([], dtype=np.int64)], 8, 0)
     assert grown.roots.shape == (1, 8)
     found = grown.remembered(x)[:, 0]
-    assert np.isin(found.astype(np.float32), y.astype(np.float32)).all()
-    assert 0.5 < (np.abs(found - y[:, None]) < 1e-6).mean() < 0.9  # a bootstrap sample holds 63% of the rows
+    assert (np.abs(found - y[:, None]) < 1e-6).all()
+    between = grown.remembered((x + x[::-1]) / 2)[:, 0]
+    assert np.isin(between.astype(np.float32), y.astype(np.float32)).all()
+    assert (between.std(1) > 0).mean() > 0.9  # where nothing was seen trees disagree
 
 
 def test_rows_left_out_are_not_remembered():
@@ -33,15 +35,15 @@ def test_trees_go_the_same_way_as_scikit_learn(monkeypatch):
     y = x.sum(1) + RNG.normal(size=400)
     made = []
 
-    class Kept(RandomForestRegressor):
+    class Kept(ExtraTreeRegressor):
         def fit(self, *data):
             made.append(self)
             return super().fit(*data)
 
-    monkeypatch.setattr(module, "RandomForestRegressor", Kept)
+    monkeypatch.setattr(module, "ExtraTreeRegressor", Kept)
     grown = grow(x, y, None, [np.array([], dtype=np.int64)], 5, 3)
     new = RNG.integers(0, 5, size=(100, 4)).astype(np.float32) / np.float32(3.0)
-    theirs = made[0].apply(new) + grown.roots[0]
+    theirs = np.stack([tree.apply(new) for tree in made], axis=1) + grown.roots[0]
     node = np.tile(grown.roots[0], (100, 1))
     for _ in range(grown.depth):
         down = np.take_along_axis(new, grown.column[node], 1) <= grown.threshold[node]

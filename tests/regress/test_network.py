@@ -1,10 +1,11 @@
 """The default generator: pieces of columns, chains that do not see each other, dropout in training only."""
 
 import numpy as np
+import pytest
 import torch
 
 from gpsuq.core.parameters import DataScale
-from gpsuq.regress.network import Pieces, Tabular
+from gpsuq.regress.network import Pieces, Tabular, dropped
 
 SCALE = DataScale(torch.tensor(0.0), torch.tensor(1.0), torch.zeros(2), torch.ones(2), 2)
 
@@ -37,3 +38,16 @@ def test_dropout_is_for_training_only():
     assert not torch.equal(body(noise, x), body(noise, x))
     body.eval()
     assert torch.equal(body(noise, x), body(noise, x))
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 7), (2, 128, 128)])
+def test_dropout_keeps_the_mean_and_follows_the_seed(shape):
+    hidden = torch.ones(shape)
+    torch.manual_seed(0)
+    first = dropped(hidden, 0.2)
+    torch.manual_seed(0)
+    assert torch.equal(first, dropped(hidden, 0.2))
+    assert not torch.equal(first, dropped(hidden, 0.2))
+    assert first.unique().tolist() == pytest.approx([0.0, 256 / 205])
+    if hidden.numel() > 10_000:
+        assert (first == 0).float().mean() == pytest.approx(51 / 256, abs=0.01)

@@ -24,6 +24,8 @@ from gpsuq.core.seeds import random_block
 
 _FARTHEST = 5.0  # standard deviations: a column beyond what was seen must not run away with the prediction
 _BEYOND = 1.0  # widths of a bin by which its first and last piece go on
+_NOISE = 2.0  # times as large as other weights at the start, so that draws differ enough to become branches
+_BYTE = 256
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Tabular(GeneratorSpec):
     def build(self, width: int, n_chains: int, scale: DataScale, n_features: int | None, seed: int) -> ChainBody:
         """Build the perceptrons; each chain's weights depend on the seed and its own number only."""
         assert n_features is not None
-        return _ChainTabular(self, width, n_chains, n_features, seed)
+        return ChainTabular(self, width, n_chains, n_features, seed)
 
 
 class Pieces(nn.Module):
@@ -91,7 +93,20 @@ class Pieces(nn.Module):
         return torch.cat([bounded, torch.maximum(torch.minimum(at, self.largest), self.smallest) - 0.5], -1)
 
 
-class _ChainTabular(ChainBody):
+def dropped(hidden: Tensor, share: float) -> Tensor:
+    """Set a share of the numbers, in steps of 1/256, to zero, and scale up the others.
+
+    Eight numbers are decided by one random integer: torch draws one for each, and spends more on it than on the layer.
+    """
+    least = round(share * _BYTE)
+    words = torch.randint(-(2**63), 2**63 - 1, (-(-hidden.numel() // 8),), device=hidden.device)
+    kept = words.view(torch.uint8)[: hidden.numel()].view(hidden.shape) >= least
+    return hidden * (kept * (_BYTE / (_BYTE - least)))
+
+
+class ChainTabular(ChainBody):
+    """Perceptrons of all chains, built by :class:`Tabular`."""
+
     conditional = True
 
     def __init__(self, spec: Tabular, width: int, n_chains: int, n_features: int, seed: int) -> None:
@@ -107,7 +122,7 @@ class _ChainTabular(ChainBody):
         self.before = ChainLinear(widths[-1], spec.width, n_chains, seed, "before")
         blocks = [random_block(seed, "init/noise", chain) for chain in range(n_chains)]
         noise = [torch.randn(spec.noise_dim, spec.width, generator=block) for block in blocks]
-        self.from_noise = nn.Parameter(torch.stack(noise) / math.sqrt(spec.noise_dim))
+        self.from_noise = nn.Parameter(torch.stack(noise) * (_NOISE / math.sqrt(spec.noise_dim)))
         self.after = ChainLinear(spec.width, width, n_chains, seed, "after")
 
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
@@ -116,11 +131,15 @@ class _ChainTabular(ChainBody):
         hidden = self.pieces(x.flatten(2)).expand(n_chains, -1, -1)  # (chain, observation, column)
         for layer in self.layers:
             hidden = self.activation(layer(hidden))
-            if self.dropout:
-                hidden = nn.functional.dropout(hidden, self.dropout, self.training)
+            if self.dropout and self.training:
+                hidden = dropped(hidden, self.dropout)
         both = self.before(hidden)[:, :, None] + noise @ self.from_noise[:, None]
         raw: Tensor = self.after(nn.functional.silu(both).flatten(1, 2))
         return raw.reshape(n_chains, x.shape[1], n_draws, -1)
+
+    def start_from(self, raw: Tensor) -> None:
+        """Add numbers (output,) to what comes out before training."""
+        self.after.bias.data += raw
 
     def select(self, chains: Sequence[int]) -> None:
         for parameter in self.parameters():

@@ -1,0 +1,48 @@
+"""Rounds of training, and where generators start."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gpsuq import GPSRegressor
+from gpsuq.core.parameters import DataScale, ParameterMap
+from gpsuq.regress import fit as module
+from gpsuq.regress.families import make_family
+
+
+@pytest.mark.parametrize(
+    ("last", "longer"),
+    [(0.5, True), (0.84, True), (0.9, False), (1.1, False), (-0.5, False)],
+)
+def test_a_second_round_follows_where_the_score_still_falls(last, longer):
+    scores = [2.0] * 22 + [1.0] * 7 + [last]
+    assert module._still_falling(scores) is longer
+    assert not module._still_falling(scores[-5:])  # too few evaluations to tell
+
+
+def test_two_rounds_are_kept_only_where_the_second_is_better(monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(120, 2))
+    y = x[:, 0] * x[:, 1] + 0.1 * rng.normal(size=120)
+    options = {"n_chains": 4, "n_steps": 60}
+    once = GPSRegressor(**options).fit(x, y)
+    monkeypatch.setattr(module, "_still_falling", lambda scores: True)
+    twice = GPSRegressor(**options).fit(x, y)
+    assert all(one <= 60 for one in once.fit_.steps)
+    assert all(60 < steps <= 60 + 180 for steps in twice.fit_.steps)
+    for kind, scores in once.fit_.held_out.items():
+        assert twice.fit_.held_out[kind][: len(scores)] == scores  # the first round is the same
+        assert min(twice.fit_.held_out[kind]) <= min(scores)
+    assert twice.crps(x, y).mean() < once.crps(x, y).mean()
+
+
+def test_scales_start_narrow_and_locations_where_they_are():
+    one = torch.ones(2)
+    parameters = ParameterMap(make_family("normal", 2).model.parameters, 3, DataScale(0.0 * one, one))
+    raw = module._first_raw(parameters)
+    started = parameters(raw, random=True)
+    assert started["loc"].tolist() == [0.0, 0.0]
+    assert started["scale"].tolist() == pytest.approx([0.22, 0.22])
+    assert raw.tolist() == pytest.approx([0.0, 0.0, math.log(0.22), math.log(0.22)])
