@@ -54,6 +54,16 @@ def test_folds_are_dealt_once_and_shared_by_chains():
         ChainWeights(ChainPlan(2, None, folds=(0, 5)), 3, None, seed=0)
 
 
+def test_no_row_of_a_group_is_trained_on_where_one_is_held_out():
+    groups = torch.arange(20_000) // 100
+    chains = ChainWeights(ChainPlan(4, None, holdout=0.0, folds=[0, 1, 0, 1]), 20_000, None, seed=0, groups=groups)
+    weights = chains(torch.arange(20_000))
+    for chain in range(4):
+        unseen = torch.isin(groups, groups[chains.held_out[chain]])
+        assert len(chains.held_out[chain]) < int(unseen.sum())  # only some of the rows are scored
+        assert torch.equal(weights[chain] == 0, unseen)
+
+
 def test_few_observations_are_not_held_out():
     assert ChainWeights(ChainPlan(2, holdout=0.1), 50, None, seed=0).held_out is None
 

@@ -90,8 +90,8 @@ class ChainWeights:
     """Training weights of any rows for every chain, (chain, row), computed when asked for where they are many.
 
     A chain's held-out rows weigh nothing in its training. ``weight`` is that of all n rows; of a stream it is that of
-    the rows with the numbers ``known``, which stand for all, and others bring their own. Rows of one of the ``groups``
-    (n,) are dealt one after the other, so that a fold has all of a group but at its borders.
+    the rows with the numbers ``known``, which stand for all, and others bring their own. With ``groups`` (n,), numbers
+    from 0, a chain that holds out a row of a group trains on no row of it.
     """
 
     def __init__(
@@ -109,9 +109,10 @@ class ChainWeights:
             warn_of_small_weights(weight)
         self.held_out = self._choose_held_out()
         if self.held_out is not None:
-            self._pool = self.held_out.unique()
+            held_out = self.held_out if groups is None else groups[self.held_out]
+            self._pool = held_out.unique()  # rows or groups that some chain leaves out
             self._left_out = torch.zeros(plan.n_chains, len(self._pool), dtype=torch.bool)
-            self._left_out.scatter_(1, torch.searchsorted(self._pool, self.held_out), True)
+            self._left_out.scatter_(1, torch.searchsorted(self._pool, held_out), True)
         self.mean = self._mean()
         few = n * plan.n_chains <= _MOST_STORED and not self.uniform and known is None
         self._table = self._scaled(self._known, self.weight) if few else None
@@ -165,11 +166,14 @@ class ChainWeights:
                 weights = torch.from_numpy(gammaincinv(base.numpy(), uniform.numpy())).nan_to_num()
             average = weights.mean(0)
             weights = weights * torch.where(average > 0, base / average, 0.0)
-        if self.held_out is None:
-            return weights
-        place = torch.searchsorted(self._pool, rows).clamp_max(len(self._pool) - 1)
-        left_out: Tensor = self._left_out[:, place] & (self._pool[place] == rows)
-        return weights * ~left_out
+        return weights if self.held_out is None else weights * ~self.left_out(rows)
+
+    def left_out(self, rows: Tensor) -> Tensor:
+        """Return which of the rows each chain does not train on, (chain, row); only where rows are held out."""
+        units = rows if self.groups is None else self.groups[rows]
+        place = torch.searchsorted(self._pool, units).clamp_max(len(self._pool) - 1)
+        found: Tensor = self._left_out[:, place] & (self._pool[place] == units)
+        return found
 
     def __call__(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the weights of ``rows``, scaled to a mean of 1 over all rows of each chain.

@@ -86,7 +86,7 @@ class RegressionSettings:
     progress: bool
 
     def plan(self, n: int) -> ChainPlan:
-        """Return the chains of one kind: folds of rows where there are enough for them."""
+        """Return the chains of one kind: folds where there are enough of n rows or groups for them."""
         n_folds = self.n_chains // PER_FOLD
         if n_folds < 2 or n < 2 * n_folds:
             return ChainPlan(self.n_chains, None, holdout=0.0)
@@ -227,7 +227,8 @@ def fit_regression(
     center, scale = _units(y, family)
     fit = RegressionFit(family, [], center, scale, settings.seed)
     standard = fit.to_units(y)
-    plan = settings.plan(len(y))
+    n_units = len(y) if groups is None else len(np.unique(groups))
+    plan = settings.plan(n_units)
     target = torch.from_numpy(standard if y.shape[1] > 1 else standard[:, 0]).float()
     data = Observations(target, torch.from_numpy(x), None, None if weight is None else torch.from_numpy(weight).float())
     codes = None if groups is None else torch.from_numpy(groups)
@@ -237,7 +238,8 @@ def fit_regression(
     rows = source.weights.held_out
     left_out = [] if rows is None else [_left_out(member.drawn, x, rows) for member in fit.members]
     if rows is not None and forest:
-        grown = grow(x, standard[:, 0], weight, list(rows.numpy()), DRAWS, settings.seed)
+        unseen = [each.nonzero().flatten().numpy() for each in source.weights.left_out(torch.arange(len(y)))]
+        grown = grow(x, standard[:, 0], weight, unseen, DRAWS, settings.seed)
         grown, asked = _settle_scale(grown, _left_out(grown, x, rows), standard[:, 0])
         fit.members.append(Member("forest", grown))
         left_out.append(asked)
@@ -248,7 +250,7 @@ def fit_regression(
     else:
         fit.calibrations = [identity_calibration(2) for _ in range(y.shape[1])]
     fit.members = [member for member in fit.members if member.weight > 0]
-    fit.findings = _findings(fit, len(y))
+    fit.findings = _findings(fit, f"{n_units} {'rows' if groups is None else 'groups'}")
     return fit
 
 
@@ -412,14 +414,14 @@ def moments(mean: Array, variance: Array, weight: Array) -> tuple[Array, Array]:
     return center, np.maximum(total, np.finfo(float).tiny)
 
 
-def _findings(fit: RegressionFit, n: int) -> list[Finding]:
-    """Return what there is to say about the fit."""
+def _findings(fit: RegressionFit, units: str) -> list[Finding]:
+    """Return what there is to say about a fit to so many rows or groups."""
     found = []
     if not len(fit.rows):
         found.append(
             Finding(
                 "not-calibrated",
-                f"{n} rows are too few to leave some out: intervals are not calibrated, and training was not stopped "
+                f"{units} are too few to leave some out: intervals are not calibrated, and training was not stopped "
                 "by rows that it had not seen",
             )
         )
