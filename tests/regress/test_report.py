@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from gpsuq import GPSError, GPSRegressor
 from gpsuq.regress.effects import effect, importance
-from gpsuq.regress.left_out import explained_rows, judges
+from gpsuq.regress.left_out import judges
 from gpsuq.regress.report import (
     REGRESSION_PARTS,
     checked_regression_page,
@@ -81,7 +81,7 @@ def test_rows_that_were_fitted_are_judged_by_chains_that_left_them_out(fitted, c
     ranks = model.fit_.ranks[:, 0]
     assert checks["coverage"]["0.9"] == pytest.approx(np.mean(np.abs(ranks - 0.5) <= 0.45))
     assert sum(checks["pit"]) == len(ranks)
-    rows = explained_rows(model, X, y)
+    rows = model.explain_rows(X, y, fitted=True)
     assert rows["left_out"].sum() == len(ranks)
     assert np.array_equal(rows["rank"].to_numpy()[model.fit_.rows], ranks)
     assert any("had not seen" in text for text in texts(checked_regression_page(model, checks)))

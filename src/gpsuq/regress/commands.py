@@ -59,7 +59,6 @@ def fit(
         from gpsuq.errors import GPSWarning
         from gpsuq.plots.style import save_figure
         from gpsuq.regress.estimator import DEFAULT_STEPS, GPSRegressor
-        from gpsuq.regress.left_out import explained_rows
         from gpsuq.regress.plots import observed_and_predicted
         from gpsuq.regress.report import checked_regression_page, regression_checks
         from gpsuq.reports.page import write_page
@@ -93,7 +92,7 @@ def fit(
                 if str(warning.message) not in said:
                     warnings.warn(warning.message, stacklevel=1)
             X, y = numbered(table.X), table.y
-            rows = explained_rows(estimator, X, y)
+            rows = estimator.explain_rows(X, y, fitted=True)
             write_table(rows, folder / "rows.csv", index=True)
             checks = regression_checks(estimator, X, y, rows, fitted=True)
             shown = frame_from_json(checks["shown"])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpsuq.errors import GPSError
 from gpsuq.regress.effects import EFFECT_LEVELS, effect, importance, named_table
 from gpsuq.regress.estimator import GPSRegressor
-from gpsuq.regress.left_out import Judge, explained_rows, gathered, judges, thinned
+from gpsuq.regress.left_out import Judge, gathered, judges, thinned
 from gpsuq.regress.plots import density_strips, effect_curves, observed_and_predicted
 from gpsuq.reports import blocks
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
@@ -119,8 +119,7 @@ def regression_checks(
     """Compare a fit with rows: everything that a report says about them, as JSON holds it.
 
     Rows that were ``fitted`` are judged by generators that had left them out, where there are any; ``rows`` is what
-    :func:`~gpsuq.regress.left_out.explained_rows` said of them, where that was computed already. At most 2,000 rows
-    are predicted.
+    ``estimator.explain_rows`` said of them, where that was computed already. At most 2,000 rows are predicted.
     """
     table = named_table(estimator, X)
     target = str(getattr(y, "name", None) or "y")
@@ -130,7 +129,7 @@ def regression_checks(
     places = np.concatenate([judge.places for judge in judging])
     chosen, seen = table.iloc[places], outcome[places]
     if rows is None:
-        rows = explained_rows(estimator, table, outcome) if fitted else estimator.explain_rows(table, outcome)
+        rows = estimator.explain_rows(table, outcome, fitted=fitted)
     ends = gathered(judging, lambda model, at: model.predict_quantiles(table.iloc[at], _ENDS))
     mean = gathered(judging, lambda model, at: model.predict(table.iloc[at]))
     shown = pd.DataFrame({"y": seen, "predicted": mean, "5%": ends[:, 0], "95%": ends[:, 1]})
@@ -168,7 +167,9 @@ def _single_outcome(estimator: GPSRegressor, y: Any, n: int) -> Array:
     return outcome.ravel()
 
 
-def _probability(estimator: GPSRegressor, judging: list[Judge], X: pd.DataFrame, y: Array, fitted: bool) -> Array:
+def _probability(
+    estimator: GPSRegressor, judging: list[Judge[GPSRegressor]], X: pd.DataFrame, y: Array, fitted: bool
+) -> Array:
     """Return the probability of at most each outcome, of rows left out where they were fitted."""
     if estimator.fit_.family.outcome.discrete:
         return gathered(thinned(judging, _SCORED_ROWS), lambda model, at: _of_counts(model, X.iloc[at], y[at]))
@@ -188,13 +189,13 @@ def _of_counts(model: GPSRegressor, X: pd.DataFrame, y: Array) -> Array:
     return blocks.randomised(less / _COUNT_LEVELS, (at_most + 1) / _COUNT_LEVELS)
 
 
-def _importance(judging: list[Judge], X: pd.DataFrame, y: Array) -> pd.Series:
+def _importance(judging: list[Judge[GPSRegressor]], X: pd.DataFrame, y: Array) -> pd.Series:
     """Return the importance of columns, the mean over all judges."""
     found = [importance(judge.model, X.iloc[judge.places], y[judge.places]) for judge in judging]
     return pd.concat(found, axis=1).mean(axis=1).sort_values(ascending=False, kind="stable").rename("importance")
 
 
-def _strips(judging: list[Judge], X: pd.DataFrame, shown: pd.DataFrame) -> list[dict[str, Any]]:
+def _strips(judging: list[Judge[GPSRegressor]], X: pd.DataFrame, shown: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the predictive at rows from narrow to wide intervals, each by its own judge."""
     widths = (shown["95%"] - shown["5%"]).to_numpy()
     levels = np.linspace(0.02, 0.98, min(_STRIPS, len(shown)))
