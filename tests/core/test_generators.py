@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from gpsuq.core.generators import MLP, FromModule, Generator, as_generator_spec
+from gpsuq.core.generators import MLP, ChainLinear, FromModule, Generator, as_generator_spec
 from gpsuq.core.parameters import DataScale, Location, ParameterMap, Real, Scale
 from gpsuq.errors import GPSError
 
@@ -14,6 +14,14 @@ def test_a_chain_does_not_depend_on_how_many_there_are():
     noise = torch.randn(4, 1, 6, 2)
     assert torch.allclose(many(noise, None)[:1], one(noise[:1], None), atol=1e-6)
     assert not torch.allclose(many(noise, None)[0], many(noise[:1].expand(4, -1, -1, -1), None)[1])
+
+
+def test_a_layer_says_the_same_without_gradients():
+    for n_out in (1, 2, 30):
+        layer, inputs = ChainLinear(5, n_out, 3, 0, "any"), torch.randn(3, 7, 5)
+        with torch.no_grad():
+            assert torch.allclose(layer(inputs), inputs @ layer.weight + layer.bias, atol=1e-6)
+        assert torch.allclose(layer(inputs), inputs @ layer.weight + layer.bias, atol=1e-6)
 
 
 def test_conditional_generator_equals_the_layer_on_concatenated_input():

@@ -52,6 +52,18 @@ def test_trees_go_the_same_way_as_scikit_learn(monkeypatch):
     assert (grown.outcome[theirs] == grown.remembered(new)[:, 0]).all()
 
 
+def test_rows_find_the_same_leaves_however_many_go_together(monkeypatch):
+    x = RNG.normal(size=(300, 3)).astype(np.float32)
+    grown = grow(x, x.sum(1).astype(float), None, [np.array([], dtype=np.int64)] * 2, 4, 0)
+    whole = grown.parameters(x)
+    for cells in (1, 700, 1 << 20):
+        monkeypatch.setattr(module, "_CELLS", cells)
+        parts = list(grown.blocks(x, 70))
+        assert [len(part["loc"]) for part in parts] == [70, 70, 70, 70, 20]
+        for name, values in whole.items():
+            np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), values)
+
+
 def test_work_does_not_grow_with_n(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 50)
     x = RNG.normal(size=(2000, 2)).astype(np.float32)

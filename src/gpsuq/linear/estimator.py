@@ -395,7 +395,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         for seen, block, mixture in self._predictive(X):
             raw = slopes @ block.T + intercept[:, None] + sigma[:, None] * noise[:, seen]
             # What the parameters make is moved to where the calibrated predictive has it.
-            scores = np.stack([mixtures.normal_scores(each, *mixture) for each in raw], 1)
+            scores = mixtures.normal_scores(raw.T, *mixture)
             moved = self.fit_.calibration.predictive_scores(np.clip(ndtr(scores), 1e-12, 1.0 - 1e-12), block)
             found.append(mixtures.at_normal_scores(moved, *mixture))
         return np.concatenate(found).T

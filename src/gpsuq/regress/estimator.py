@@ -418,8 +418,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 picked = {name: value[:, chosen] for name, value in own.items()}
                 drawn = outcome.sample(picked, derive_seed(seed, "outcomes", seen.start, j) & (2**31 - 1))
                 if not outcome.discrete:  # moved to where the calibrated predictive has it
-                    scores = np.stack([outcome.normal_scores(each, own, fit.weights) for each in drawn.T], axis=1)
-                    levels = np.clip(ndtr(scores), 1e-12, 1.0 - 1e-12)
+                    levels = np.clip(ndtr(outcome.normal_scores(drawn, own, fit.weights)), 1e-12, 1.0 - 1e-12)
                     moved = calibrated_levels(fit, j, levels, mean, variance)
                     drawn = outcome.at_normal_scores(moved, own, fit.weights)
                 outputs.append(fit.from_units(drawn, j).T)

@@ -71,7 +71,12 @@ class Outcome(ABC):
         return np.asarray(logsumexp(self.log_densities(y, p), axis=1, b=weight))
 
     def normal_scores(self, y: Array, p: Parameters, weight: Array) -> Array:
-        r"""Return :math:`\Phi^{-1}(F(y))` of each row's mixture; of counts, in the middle of the step at y."""
+        r"""Return :math:`\Phi^{-1}(F(y))` of each row's mixture; of counts, in the middle of the step at y.
+
+        y is (row,), or (row, l) for several of each row.
+        """
+        if y.ndim == 2:
+            return np.stack([self.normal_scores(each, p, weight) for each in y.T], axis=1)
         rank = self.cdf(y, p) @ weight
         if self.discrete:
             rank = 0.5 * (rank + self.cdf(y - 1.0, p) @ weight)

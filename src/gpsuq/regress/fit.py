@@ -60,7 +60,7 @@ _SCALE_ROWS = 1000  # that choose among them
 _LARGEST_SQUARE = 9.0  # of a standardised error: one row must not decide
 _LEAST_LEFT = 0.5  # of the variance of an error: averaging more chains is not trusted to gain more
 _FIFTH = 0.2
-_COMPONENT_CELLS = 1 << 20  # row x component, at once
+_COMPONENT_CELLS = 1 << 18  # row x component, at once: what is computed of them stays in the cache
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,10 @@ class Network:
     def select(self, chains: Sequence[int]) -> Network:
         """Return the named chains."""
         return replace(self, generator=self.generator.select(chains))
+
+    def blocks(self, x: Array, step: int) -> Iterator[dict[str, Array]]:
+        """Yield the parameters of so many rows at a time."""
+        return (self.parameters(x[start : start + step]) for start in range(0, len(x), step))
 
     def parameters(self, x: Array) -> dict[str, Array]:
         """Return the parameters of every draw, (row, chain and draw, output)."""
@@ -193,10 +197,10 @@ class RegressionFit:
     def blocks(self, x: Array) -> Iterator[tuple[slice, dict[str, Array]]]:
         """Yield the parameters (row, component, output) of some rows at a time, in the units of the training."""
         step = max(1, _COMPONENT_CELLS // (len(self.weights) * self.n_outputs))
-        for start in range(0, len(x), step):
-            at = slice(start, start + step)
-            found = [member.drawn.parameters(x[at]) for member in self.members]
-            yield at, {name: np.concatenate([part[name] for part in found], axis=1) for name in found[0]}
+        together = zip(*(member.drawn.blocks(x, step) for member in self.members), strict=True)
+        for start, found in zip(range(0, len(x), step), together, strict=True):
+            whole = {name: np.concatenate([part[name] for part in found], axis=1) for name in found[0]}
+            yield slice(start, start + step), whole
 
     def to_units(self, y: Array) -> Array:
         """Return outcomes (row, output) in the units of the training."""

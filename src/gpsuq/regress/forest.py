@@ -12,8 +12,9 @@ they grow three times as fast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ MOST_ROWS = 25_000
 _COLUMNS = 0.75  # share of the columns that a split may choose from
 
 _LEAST_SCALE = 1e-3  # of the standard deviation of y
+_CELLS = 1 << 14  # row x tree, at once
+_LEVELS = 4  # after which rows that reached a leaf are looked for
 _MASK_31 = 2**31 - 1
 
 
@@ -58,21 +61,55 @@ class Forest:
         """Return the named chains."""
         return replace(self, roots=self.roots[list(chains)])
 
-    def remembered(self, x: Array) -> Array:
+    @cached_property
+    def _children(self) -> NDArray[np.int64]:
+        """Children of node k: the one above at 2 k, the one below at 2 k + 1."""
+        return np.column_stack([self.above, self.below]).astype(np.int64).ravel()
+
+    def remembered(self, x: Array) -> NDArray[np.float32]:
         """Return the outcome that every tree remembers at rows, (row, chain, tree)."""
-        node = np.broadcast_to(self.roots.ravel(), (len(x), self.roots.size)).copy()
-        row = np.arange(len(x))[:, None]
-        for _ in range(self.depth):
-            down = x[row, self.column[node]] <= self.threshold[node]
-            node = np.where(down, self.below[node], self.above[node])
-        return self.outcome[node].reshape(len(x), *self.roots.shape).astype(np.float64)
+        roots = self.roots.ravel().astype(np.int64)
+        result = np.empty((len(roots), len(x)), dtype=np.float32)
+        together = max(1, _CELLS // len(x))  # trees: of many rows one at a time, so that its nodes stay in the cache
+        for start in range(0, len(roots), together):
+            some = slice(start, start + together)
+            result[some] = self.outcome.take(self._leaves(roots[some], x))
+        return np.ascontiguousarray(result.T).reshape(len(x), *self.roots.shape)
+
+    def _leaves(self, roots: NDArray[np.int64], x: Array) -> NDArray[np.int64]:
+        """Return the nodes where rows end in trees, (tree, row)."""
+        values, children = x.ravel(), self._children
+        first = np.tile(np.arange(len(x)) * x.shape[1], len(roots))  # places of the rows' first columns
+        node = np.repeat(roots, len(x))
+        ends, going = node.copy(), np.arange(len(node))
+        for level in range(1, self.depth + 1):
+            below = values.take(first + self.column.take(node)) <= self.threshold.take(node)
+            node = children.take(2 * node + below)
+            if level % _LEVELS == 0:  # those that arrived are left behind
+                ends[going] = node
+                on = np.flatnonzero(children.take(2 * node) != node)
+                going, node, first = going.take(on), node.take(on), first.take(on)
+        ends[going] = node
+        return ends.reshape(len(roots), len(x))
+
+    def blocks(self, x: Array, step: int) -> Iterator[dict[str, Array]]:
+        """Yield the parameters of so many rows at a time; many more go down a tree together."""
+        many = -(-_CELLS // step) * step
+        for first in range(0, len(x), many):
+            remembered = self.remembered(x[first : first + many])
+            for start in range(0, len(remembered), step):
+                yield self._around(remembered[start : start + step])
 
     def parameters(self, x: Array) -> dict[str, Array]:
         """Return location and scale of every draw, (row, chain and tree, 1)."""
-        loc = self.remembered(x)
+        return self._around(self.remembered(x))
+
+    def _around(self, remembered: NDArray[np.float32]) -> dict[str, Array]:
+        """Return draws around remembered outcomes (row, chain, tree)."""
+        loc = remembered.astype(np.float64)
         spread = loc.std(2, keepdims=True)
         scale = np.broadcast_to(np.maximum(self.share * spread, _LEAST_SCALE), loc.shape)
-        return {name: value.reshape(len(x), -1, 1) for name, value in (("loc", loc), ("scale", scale))}
+        return {name: value.reshape(len(loc), -1, 1) for name, value in (("loc", loc), ("scale", scale))}
 
 
 def grow(
