@@ -8,8 +8,8 @@ Chain c leaves out fold c mod K of up to 4,096 rows, two chains the same one. Wh
   C chains answer for a new one, and they left out K different folds. With s the variance between chains that left out
   the same fold, and d that between folds, the mean of all has an error whose variance is smaller by
   s (1/2 - 1/C) + d (1 - 1/K), and their mixture is wider by as much. Rows left out show s. Where a fold is a fifth of
-  all rows, d was 0.3 to 2.6 times s at new rows of four tables, with 1 in the middle: 1 is assumed, and less where
-  folds are a smaller share.
+  all rows, d was 0.3 to 2.6 times s at new rows of four tables: 0.3 is assumed, so that intervals are rather too wide,
+  and less where folds are a smaller share.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7)  # of the spread of a chain's trees, that m
 _SCALE_ROWS = 1000  # that choose among them
 _LARGEST_SQUARE = 9.0  # of a standardised error: one row must not decide
 _LEAST_LEFT = 0.5  # of the variance of an error: averaging more chains is not trusted to gain more
-_FIFTH = 0.2
+_BETWEEN_FOLDS = 0.3 / 0.2  # d over s, for the share of rows that a fold has
 _COMPONENT_CELLS = 1 << 18  # row x component, at once: what is computed of them stays in the cache
 
 
@@ -372,7 +372,7 @@ def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> Non
     size = PER_FOLD * DRAWS
     weight = np.concatenate([np.full(size, share / size) for share in shares])
     rows, outcome = left_out[0].rows, fit.family.outcome
-    between_folds = len(rows) * PER_FOLD / n_chains[0] / len(y) / _FIFTH  # d over s
+    between_folds = _BETWEEN_FOLDS * (len(rows) * PER_FOLD / n_chains[0]) / len(y)  # d over s
     fit.rows, ranks = rows, []
     for output in range(fit.n_outputs):
         own = [output_of(part.parameters, output) for part in left_out]
