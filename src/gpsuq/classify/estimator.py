@@ -9,14 +9,17 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from gpsuq.classify.decisions import risk_coverage
+from gpsuq.classify.export import write_onnx
 from gpsuq.classify.network import NetworkClassifier
 from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
 from gpsuq.core.losses import class_score, probability_spread
@@ -190,6 +193,23 @@ class GPSClassifier(NetworkClassifier):
         self._take_over(models[areas.index(min(areas))])  # on ties the higher price
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
         return self
+
+    def export_onnx(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the network for runtimes without torch: ``trunk.onnx``, ``head.onnx`` and ``verdict.json``.
+
+        The trunk takes inputs (n, ...) to features, the head takes features and noise (draws, q) to logits
+        (n, draws, class): noise is an input, and the trunk runs once. ``verdict.json`` has the classes, q, and what
+        makes a prediction Certain. Both are compared with this network before anything is written.
+        """
+        check_is_fitted(self)
+        verdict = {
+            "classes": self.classes_.tolist(),
+            "input_shape": list(self.input_shape_),
+            "noise_dim": self.network_.noise_dim,
+            "uqc_level": self.uqc_level_,
+            "certain_above": np.asarray(self.certain_above_).tolist(),
+        }
+        return write_onnx(self.network_, tuple(self.input_shape_), verdict, Path(path), force)
 
     def _split(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
         """Set a tenth of each class aside."""

@@ -28,6 +28,9 @@ _FOR_PEOPLE = {
 }
 """What ``gpsuq fit`` writes beside a model."""
 
+TRUNK_FILE, HEAD_FILE, VERDICT_FILE = "trunk.onnx", "head.onnx", "verdict.json"
+_EXPORTED = {TRUNK_FILE, HEAD_FILE, VERDICT_FILE}
+
 _TRIES, _MOMENT = 20, 0.01
 
 
@@ -80,7 +83,7 @@ def refuse_existing(directory: Path, *, force: bool) -> None:
     if not force:
         raise GPSError(f"{directory} exists already; choose another directory, or pass --force (force=True)")
     found = {path.name for path in directory.iterdir()} if directory.is_dir() else {"a file"}
-    if foreign := sorted(name for name in found - {*_MODEL, *_FOR_PEOPLE} if not is_temporary(name)):
+    if foreign := sorted(name for name in found - {*_MODEL, *_FOR_PEOPLE, *_EXPORTED} if not is_temporary(name)):
         raise GPSError(
             f"{directory} is not replaced: it holds {foreign[0]}, which is no part of a saved model; choose another "
             "directory"

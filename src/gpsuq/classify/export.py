@@ -1,0 +1,145 @@
+r"""A classifier for other runtimes: ONNX files of its trunk and of its head, whose second input is the noise Z.
+
+The trunk takes inputs (n, ...) to features, the input of the layer where noise first enters; the head takes features
+and noise (draw, q) to logits (n, draw, class). So draws are not frozen, and the trunk runs once however many there are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gpsuq.core.noise import NoisyNetwork
+from gpsuq.core.seeds import random_block
+from gpsuq.errors import GPSError, needs
+from gpsuq.storage.directories import HEAD_FILE, TRUNK_FILE, VERDICT_FILE, replaced
+
+_ROWS, _DRAWS = 3, 5  # neither is 1, which an exporter would take for fixed
+_TOLERANCE = 1e-5
+
+
+class _Trunk(nn.Module):
+    """All that runs before the noise."""
+
+    def __init__(self, network: NoisyNetwork, layer: str) -> None:
+        super().__init__()
+        self.network, self.layer = network, layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        with _entering(self.network, self.layer, lambda features: found.append(features)):
+            self.network.module(x)  # what comes behind the layer is no part of the result, and dropped
+        return found[0]
+
+
+class _Head(nn.Module):
+    """All that runs from the noise on."""
+
+    def __init__(self, network: NoisyNetwork, layer: str, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.network, self.layer, self.shape = network, layer, shape
+
+    def forward(self, features: Tensor, noise: Tensor) -> Tensor:
+        blank = features.new_zeros(features.shape[0], *self.shape)  # its features are replaced, and dropped
+        with _entering(self.network, self.layer, lambda _: (features,)):
+            return self.network._passed((blank,), features.shape[0], noise[None])
+
+
+@contextmanager
+def _entering(network: NoisyNetwork, layer: str, see: Callable[[Tensor], Any]) -> Iterator[None]:
+    """Show the input of a layer to a function, which may return another one in a tuple."""
+    handle = network.module.get_submodule(layer).register_forward_pre_hook(lambda _, entered: see(entered[0]))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str, Any], path: Path, force: bool) -> Path:
+    """Write trunk, head and verdict into a directory, after a comparison with the network itself; return the path.
+
+    ``shape`` is that of one input, ``verdict`` what the file beside the networks says. ``force`` replaces what was
+    exported before.
+    """
+    with needs("onnx", "exporting to ONNX"):
+        import onnxruntime  # slow to load
+        import onnxscript  # noqa: F401 (torch needs it)
+    network = network._on_trial().float()
+    x, noise = _example(network, shape, _ROWS, _DRAWS)
+    network.check(x)
+    layer = _first_layer(network, x)
+    trunk, head = _Trunk(network, layer), _Head(network, layer, shape)
+    with torch.no_grad():
+        exported = {
+            TRUNK_FILE: _exported(trunk, {"x": x}, "features"),
+            HEAD_FILE: _exported(head, {"features": trunk(x), "noise": noise}, "logits"),
+        }
+    sessions = tuple(onnxruntime.InferenceSession(exported[name]) for name in (TRUNK_FILE, HEAD_FILE))
+    for rows, draws in ((1, 2), (2 * _ROWS, 3 * _DRAWS)):  # other numbers than those it was exported with
+        _compare(network, sessions, *_example(network, shape, rows, draws))
+    try:
+        with replaced(path, force=force) as directory:
+            for name, content in exported.items():
+                (directory / name).write_bytes(content)
+            (directory / VERDICT_FILE).write_text(json.dumps(verdict, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise GPSError(f"{path} could not be written ({error}); what was there before is as it was") from error
+    return path
+
+
+def _first_layer(network: NoisyNetwork, x: Tensor) -> str:
+    """Return the name of the layer where noise enters first."""
+    called: list[str] = []
+    with ExitStack() as watching, torch.no_grad():
+        for name in network.layers:
+            watching.enter_context(_entering(network, name, lambda _, name=name: called.append(name)))  # type: ignore[misc]
+        network.module(x)
+    return called[0]
+
+
+def _example(network: NoisyNetwork, shape: tuple[int, ...], rows: int, draws: int) -> tuple[Tensor, Tensor]:
+    """Return inputs (rows, ...) and noise (draws, q)."""
+    x = torch.randn(rows, *shape, generator=random_block(0, "export"))
+    return x, network.draw_noise(1, draws, random_block(0, "export noise"))[0]
+
+
+def _compare(network: NoisyNetwork, sessions: tuple[Any, ...], x: Tensor, noise: Tensor) -> None:
+    """Raise where exported parts say other things than the network."""
+    with torch.no_grad():
+        wanted = network(x, noise=noise[None]).numpy()
+    trunk, head = sessions
+    features = trunk.run(None, {"x": x.numpy()})[0]
+    found = head.run(None, {"features": features, "noise": noise.numpy()})[0]
+    off = float(np.abs(found - wanted).max() / max(1.0, np.abs(wanted).max()))
+    if not off <= _TOLERANCE:
+        raise GPSError(f"the exported network is off by {off:.1e} of its largest logit: nothing was written")
+
+
+def _exported(module: nn.Module, inputs: dict[str, Tensor], output: str) -> bytes:
+    """Return a module as the content of an ONNX file; the first dimension of every input may have any size."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it speaks of packages that are not here
+    sizes = {name: {0: torch.export.Dim.AUTO} for name in inputs}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own
+            program = torch.export.export(module, (), kwargs=inputs, dynamic_shapes=sizes, strict=False)
+            names = {"input_names": list(inputs), "output_names": [output]}
+            made = torch.onnx.export(program, dynamo=True, verbose=False, **names)  # type: ignore[arg-type]
+    except Exception as error:  # whatever the exporter stumbles over in a network of the user's
+        raise GPSError(f"this network cannot be exported to ONNX: {error}") from error
+    finally:
+        log.setLevel(level)
+    assert made is not None
+    content: bytes = made.model_proto.SerializeToString()
+    return content

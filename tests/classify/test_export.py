@@ -1,0 +1,89 @@
+"""Export to ONNX: trunk and head say what the network says, whatever the numbers of rows and draws."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gpsuq import GPSClassifier, GPSError, Recipe
+from gpsuq.classify import export as module
+
+onnxruntime = pytest.importorskip("onnxruntime")
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(120, 1, 8, 8)).astype(np.float32)
+LABELS = np.where(IMAGES.mean((1, 2, 3)) > 0, "bright", "dark")
+QUICK = Recipe(epochs=1)
+
+
+class Joined(nn.Module):
+    """A network whose layers are not in the order in which they are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(8, 2)
+        self.trunk = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+        self.first = nn.Linear(4 * 36, 8)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(self.trunk(x))))
+
+
+def run(directory, x, noise):
+    trunk, head = (onnxruntime.InferenceSession(directory / name) for name in ("trunk.onnx", "head.onnx"))
+    features = trunk.run(None, {"x": x})[0]
+    return head.run(None, {"features": features, "noise": noise})[0], features
+
+
+@pytest.mark.parametrize(("layer", "width"), [("first", 144), ("last", 8), (["last", "first"], 144)])
+def test_parts_say_what_the_network_says(tmp_path, layer, width):
+    model = GPSClassifier(Joined(), layer, recipe=QUICK).fit(IMAGES, LABELS)
+    directory = model.export_onnx(tmp_path / "out")
+    assert sorted(file.name for file in directory.iterdir()) == ["head.onnx", "trunk.onnx", "verdict.json"]
+    for rows, draws in ((1, 1), (7, 40)):
+        noise = RNG.normal(size=(draws, model.network_.noise_dim)).astype(np.float32)
+        found, features = run(directory, IMAGES[:rows], noise)
+        with torch.no_grad():
+            wanted = model.network_.eval()(torch.from_numpy(IMAGES[:rows]), noise=torch.from_numpy(noise)[None])
+        assert found.shape == (rows, draws, 2)
+        assert features.shape == (rows, width)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_a_table_without_a_trunk_and_its_verdict(tmp_path):
+    X = RNG.normal(size=(200, 3))
+    network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    model = GPSClassifier(network, "0", recipe=QUICK).fit(X, X[:, 0] > 0)
+    model.calibrate(X, X[:, 0] > 0, target=0.8, of="coverage")
+    directory = model.export_onnx(tmp_path / "out")
+    about = json.loads((directory / "verdict.json").read_text())
+    assert about["classes"] == [False, True]
+    assert about["input_shape"] == [3]
+    assert about["certain_above"] == model.certain_above_
+    noise = RNG.normal(size=(400, about["noise_dim"])).astype(np.float32)
+    logits, features = run(directory, X.astype(np.float32), noise)
+    np.testing.assert_array_equal(features, X.astype(np.float32))
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    certain = np.quantile(p, about["uqc_level"], axis=1).max(1) > about["certain_above"]
+    assert (certain != model.uncertainty(X).uncertain).mean() > 0.95  # other draws, the same verdicts
+
+
+def test_what_is_there_is_kept_unless_forced(tmp_path):
+    model = GPSClassifier(Joined(), "first", recipe=QUICK).fit(IMAGES, LABELS)
+    directory = model.export_onnx(tmp_path / "out")
+    with pytest.raises(GPSError, match="exists already"):
+        model.export_onnx(directory)
+    assert model.export_onnx(directory, force=True) == directory
+    (directory / "thesis.txt").write_text("mine")
+    with pytest.raises(GPSError, match=r"thesis\.txt"):
+        model.export_onnx(directory, force=True)
+
+
+def test_an_export_that_is_off_is_not_written(tmp_path, monkeypatch):
+    model = GPSClassifier(Joined(), "first", recipe=QUICK).fit(IMAGES, LABELS)
+    monkeypatch.setattr(module, "_TOLERANCE", -1.0)
+    with pytest.raises(GPSError, match="nothing was written"):
+        model.export_onnx(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
