@@ -7,6 +7,7 @@ what it was given.
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from functools import cache
 from os import environ
 from typing import Any, TypeVar
@@ -64,6 +65,16 @@ def gathered(value: A) -> list[A]:
     values: list[Any] = [None] * n_ranks()
     distributed.all_gather_object(values, value)
     return values
+
+
+def by_first(function: Callable[..., A], *arguments: Any) -> A:
+    """Return, in every process, what a function returns in the first one, which alone calls it."""
+    if not several():
+        return function(*arguments)
+    values: list[Any] = [function(*arguments) if rank() == 0 else None]
+    distributed.broadcast_object_list(values, device=_device())
+    value: A = values[0]
+    return value
 
 
 def share(rows: Tensor) -> tuple[Tensor, float]:
