@@ -124,7 +124,10 @@ def _by_torchrun() -> Fabric:
         strategy=DDPStrategy(gradient_as_bucket_view=True),
         precision="32-true",
     )
-    fabric.launch()
+    from gpsuq.engine.meeting import meet  # a torch that was built for one process has no stores
+
+    meet(fabric.device)
+    fabric.launch()  # which keeps to the group that is there
     # Threads of the group that still run when the interpreter ends would abort the process (once in three, when busy).
     atexit.register(_leave)
     return fabric
