@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from torch.distributed import HashStore
 
 from gpsuq.engine.meeting import of_this_start
+from gpsuq.errors import GPSError
 
 SCRIPT = Path(__file__).parent / "restarts_script.py"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
@@ -36,6 +38,14 @@ def test_processes_meet_where_none_was_before(late):
         assert [part.get("address") for part in found] == [start.encode()] * 3
 
 
+def test_a_process_gives_up_when_the_first_one_does_not_come(monkeypatch):
+    store = HashStore()
+    of_this_start(store, 0, 1)  # of an earlier start
+    monkeypatch.setattr("gpsuq.engine.meeting.default_pg_timeout", timedelta(seconds=0.2))
+    with pytest.raises(GPSError, match="process 1 of 2 had no answer"):
+        of_this_start(store, 1, 2)
+
+
 @pytest.mark.slow
 def test_a_fit_ends_the_same_when_one_of_two_processes_is_killed(tmp_path):
     """The second process is late after the restart, and has no checkpoint of its own: the first one's counts."""
@@ -43,7 +53,7 @@ def test_a_fit_ends_the_same_when_one_of_two_processes_is_killed(tmp_path):
         command = (sys.executable, *TORCHRUN, str(SCRIPT), str(tmp_path), how)
         torchrun = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
         try:
-            assert torchrun.wait(timeout=120) == 0
+            assert torchrun.wait(timeout=300) == 0
         finally:
             torchrun.terminate()  # which ends its processes, too
     for rank in range(2):

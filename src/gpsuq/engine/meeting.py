@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from uuid import uuid4
 
 import torch
-from torch.distributed import DistStoreError, init_process_group
+from torch.distributed import init_process_group
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-_MOMENT = timedelta(seconds=1)  # in which a first process that is there has answered
+from gpsuq.errors import GPSError
+
+_MOMENT = 0.05  # seconds between two looks whether the first process has answered
 
 
 def meet(device: torch.device) -> None:
@@ -47,12 +48,10 @@ def of_this_start(store: Store, rank: int, n: int) -> Store:
             ours.set(ours.get(f"rank {other}").decode(), "welcome")
         return ours
     deadline = time.monotonic() + default_pg_timeout.total_seconds()
-    while True:
+    while time.monotonic() < deadline:
         ours = PrefixStore(store.get("start").decode(), store)
         ours.set(f"rank {rank}", me)
-        try:
-            ours.wait([me], _MOMENT)
+        if ours.check([me]):
             return ours
-        except DistStoreError:
-            if time.monotonic() > deadline:
-                raise
+        time.sleep(_MOMENT)
+    raise GPSError(f"process {rank} of {n} had no answer from the first one in {default_pg_timeout}: start all again")
