@@ -1,7 +1,7 @@
 """Fits that are killed at random moments and started again: whether they end in the weights of the uninterrupted run.
 
 Regression, Poisson process and digits, by the command line and from Python with ``checkpoint=``; and one of two
-processes under ``torchrun --max-restarts``, which starts both again by itself.
+processes under ``torchrun --max-restarts``, which starts both again by itself. One that hangs counts as not finished.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,6 +45,10 @@ table = pd.read_csv(f"{kind}.csv")
 {"linear": lambda: LINEAR, "poisson": lambda: POISSON, "classifier": lambda: CLASSIFIER}[kind]().save(out, force=True)
 """
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3")
+LONGER, GRACE = 5.0, 60.0
+"""A run that was killed hangs, and failed, when it needs this many times the undisturbed run and these seconds more.
+
+torchrun gives processes 30 seconds to end before it starts them again."""
 
 
 def prepare(folder: Path) -> None:
@@ -81,20 +86,47 @@ def ranks(agent: int) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
-def kill_once(folder: Path, arguments: list[str], seconds: float, rng: np.random.Generator, how: str) -> bool:
-    """Start a command, kill it (or one of its processes) after so long, and let it end; return whether it was alive."""
-    process = start(folder, arguments)
-    time.sleep(seconds)
-    victims = ranks(process.pid) if how == "two processes" else [process.pid]
-    if process.poll() is not None or not victims:
+def to_be_killed(process: subprocess.Popen[bytes], how: str) -> list[int]:
+    """Return which processes a kill may hit, once they are there; none where the command has ended."""
+    while process.poll() is None:
+        found = ranks(process.pid) if how == "two processes" else [process.pid]
+        if found:
+            return found
+        time.sleep(0.01)
+    return []
+
+
+def ended(process: subprocess.Popen[bytes], limit: float) -> bool:
+    """Wait for a command, so many seconds at most; return whether it ended well. One that hangs is killed."""
+    try:
+        return process.wait(limit) == 0
+    except subprocess.TimeoutExpired:
+        left = ranks(process.pid)
+        process.kill()  # first, or it would start them again
+        for each in left:
+            with suppress(ProcessLookupError):  # it ended meanwhile
+                os.kill(each, signal.SIGKILL)
         process.wait()
         return False
-    os.kill(int(rng.choice(victims)), signal.SIGKILL)
-    if how != "two processes":
+
+
+def kill_once(
+    folder: Path, arguments: list[str], seconds: float, limit: float, rng: np.random.Generator, how: str
+) -> tuple[bool, bool]:
+    """Start a command, kill it (or one of its processes) after so long, and let it end.
+
+    Return whether it was alive to be killed, and whether it ended well within the limit after that.
+    """
+    process = start(folder, arguments)
+    to_be_killed(process, how)
+    time.sleep(seconds)
+    victims = to_be_killed(process, how)
+    if victims:
+        os.kill(int(rng.choice(victims)), signal.SIGKILL)
+    if victims and how != "two processes":
         process.wait()
         process = start(folder, arguments)
-    process.wait()
-    return True
+    return bool(victims), ended(process, limit)
 
 
 def model(folder: Path, out: str) -> bytes:
@@ -110,26 +142,37 @@ def tensors(content: bytes) -> dict[str, np.ndarray]:
 
 
 def run(kind: str, how: str, n: int, rng: np.random.Generator) -> dict[str, object]:
-    """Kill a fit n times at random moments; count how often the restarted one ends in the same weights."""
+    """Kill a fit n times at random moments; count how often it ended after that, and how often in the same weights."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         prepare(folder)
+        process = start(folder, command(kind, how, "whole"))
+        to_be_killed(process, how)
         begun = time.perf_counter()
-        start(folder, command(kind, how, "whole")).wait()
+        process.wait()
         seconds = time.perf_counter() - begun
-        whole, equal, alive, largest = tensors(model(folder, "whole")), 0, 0, 0.0
-        for number in range(n):
-            out = f"out{number}"
-            alive += kill_once(folder, command(kind, how, out), rng.uniform(0.0, seconds), rng, how)
-            found = model(folder, out)
-            if found:
-                again = tensors(found)
+        limit = LONGER * seconds + GRACE
+        whole, finished, equal, killed, tries, largest = tensors(model(folder, "whole")), 0, 0, 0, 0, 0.0
+        while killed < n:  # some come too late
+            out = f"out{tries}"
+            alive, well = kill_once(folder, command(kind, how, out), rng.uniform(0.0, seconds), limit, rng, how)
+            tries, killed, finished = tries + 1, killed + alive, finished + well
+            if well:
+                again = tensors(model(folder, out))
                 apart = [np.abs(again[name].astype(float) - value).max() for name, value in whole.items() if value.size]
                 largest = max(largest, float(np.nanmax(apart)))
                 equal += all(np.array_equal(again[name], value, equal_nan=True) for name, value in whole.items())
             shutil.rmtree(folder / out, ignore_errors=True)
         litter = [path.name for path in folder.iterdir() if path.name.startswith(".") or "unfinished" in path.name]
-    return {"killed": alive, "of": n, "equal": equal, "largest_difference": largest, "litter": litter}
+    return {
+        "killed": killed,
+        "of": tries,
+        "finished": finished,
+        "equal": equal,
+        "largest_difference": largest,
+        "litter": litter,
+        "limit_seconds": round(limit),
+    }
 
 
 def main() -> None:

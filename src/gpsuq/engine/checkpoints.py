@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpsuq.engine.ranks import rank, wait_for_all
+from gpsuq.engine.ranks import by_first, rank, wait_for_all
 from gpsuq.engine.task import Task
 from gpsuq.errors import CheckpointError, GPSWarning, stopped
 from gpsuq.files import read_state, write_state
@@ -169,31 +169,39 @@ def _as_exception(number: int) -> BaseException:
 def _went_on(task: Task, place: Path, identity: str, *, asked: bool) -> bool:
     """Restore a task from the newest checkpoint that is whole, and return whether there was one.
 
-    Damaged ones cost a warning; if one was ``asked`` for, and none is whole, that is an error.
+    The first process reads for all of them, so that all go on from the same step: on several machines a file that was
+    just replaced may not be the same for each. A damaged one costs a warning; if one was ``asked`` for, and none is
+    whole, that is an error.
     """
-    damage: list[CheckpointError] = []
+    found, damage = by_first(_newest, place)
+    if found is None:
+        if damage is not None and asked:
+            raise damage
+        if damage is not None:
+            warnings.warn(f"{damage}: training started anew", GPSWarning, stacklevel=4)
+        return False
+    tensors, meta = found
+    if meta.get("fingerprint") != identity:
+        raise CheckpointError(
+            f"the checkpoint in {place} belongs to a training of another model, of other first weights, or with other "
+            "data, settings or seed; delete it, or choose another directory"
+        )
+    if damage is not None:
+        warnings.warn(f"{damage}: training went on from the one before", GPSWarning, stacklevel=4)
+    task.restore(tensors, meta)
+    return True
+
+
+def _newest(place: Path) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, CheckpointError | None]:
+    """Return the newest checkpoint that is whole, if there is one, and what is wrong with the newest, if anything."""
+    damage: CheckpointError | None = None
     for path in (place / FILE, place / BEFORE):
-        if not path.is_file():
-            continue
-        try:
-            tensors, meta = read_state(path)
-        except CheckpointError as error:
-            damage.append(error)
-            continue
-        if meta.get("fingerprint") != identity:
-            raise CheckpointError(
-                f"{path} belongs to a training of another model, of other first weights, or with other data, settings "
-                "or seed; delete it, or choose another directory"
-            )
-        if damage:
-            warnings.warn(f"{damage[0]}: training went on from the one before", GPSWarning, stacklevel=4)
-        task.restore(tensors, meta)
-        return True
-    if damage and asked:
-        raise damage[0]
-    if damage:
-        warnings.warn(f"{damage[0]}: training started anew", GPSWarning, stacklevel=4)
-    return False
+        if path.is_file():
+            try:
+                return read_state(path), damage
+            except CheckpointError as error:
+                damage = damage or error
+    return None, damage
 
 
 def _write(place: Path, task: Task, identity: str) -> None:

@@ -7,6 +7,7 @@ what it was given.
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from functools import cache
 from os import environ
 from typing import Any, TypeVar
@@ -66,6 +67,16 @@ def gathered(value: A) -> list[A]:
     return values
 
 
+def by_first(function: Callable[..., A], *arguments: Any) -> A:
+    """Return, in every process, what a function returns in the first one, which alone calls it."""
+    if not several():
+        return function(*arguments)
+    values: list[Any] = [function(*arguments) if rank() == 0 else None]
+    distributed.broadcast_object_list(values, device=_device())
+    value: A = values[0]
+    return value
+
+
 def share(rows: Tensor) -> tuple[Tensor, float]:
     """Return this process's share of the rows of a batch, and what the mean over it counts in that over all.
 
@@ -113,7 +124,10 @@ def _by_torchrun() -> Fabric:
         strategy=DDPStrategy(gradient_as_bucket_view=True),
         precision="32-true",
     )
-    fabric.launch()
+    from gpsuq.engine.meeting import meet  # a torch that was built for one process has no stores
+
+    meet(fabric.device)
+    fabric.launch()  # which keeps to the group that is there
     # Threads of the group that still run when the interpreter ends would abort the process (once in three, when busy).
     atexit.register(_leave)
     return fabric
