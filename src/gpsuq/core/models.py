@@ -110,7 +110,13 @@ class ObservationModel:
             raise GPSError(given.misfit(problem, self.function, made=distribution, change=change)) from error
 
     def given(self, parameters: Mapping[str, Tensor], x: Tensor | None, one_y: Shape | None) -> Given:
-        """Return what the function gets: parameters with dimensions of size 1 for an observation's measures."""
+        """Return what the function gets: parameters with dimensions of size 1 for an observation's measures.
+
+        >>> import torch
+        >>> parameters = {"slope": torch.zeros(4, 1, 20, 2), "sigma": torch.ones(4, 1, 20)}
+        >>> linear_regression(intercept=False).given(parameters, torch.zeros(1, 60, 1, 8, 2), one_y=(8,)).shapes()
+        {'x': (8, 2), 'y': (8,), 'slope': (1, 2), 'sigma': (1,)}
+        """
         self._check_covariates(x)
         if x is None:
             return Given(dict(parameters), None, one_y)
