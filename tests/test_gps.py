@@ -9,6 +9,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 from torch.distributions import (
+    Bernoulli,
     Binomial,
     Categorical,
     Independent,
@@ -160,6 +161,58 @@ def test_padded_groups_with_a_mask_equal_ragged_ones(rng, short):
         GPS(linear_regression(intercept=False), algorithm=short).fit(inputs, padded, mask=~np.isnan(padded)).draws(20)
     )
     assert np.allclose(ragged["slope"], masked["slope"], atol=1e-5)
+
+
+LOGIT = ObservationModel(
+    lambda x, taste, level: Bernoulli(logits=(x * taste).sum(-1) + level),
+    taste=Real("features"), level=Real(random=False),
+)  # fmt: skip
+
+
+def choices(rng, n=200, n_tasks=8):
+    """Yes or no to offers of two attributes; half the persons like the first one, the others do not."""
+    taste = np.column_stack([np.where(rng.random(n) < 0.5, -2.0, 2.0), np.ones(n)])
+    X = rng.normal(size=(n, n_tasks, 2))
+    probability = 1 / (1 + np.exp(-np.einsum("ntp,np->nt", X, taste)))
+    return X, (rng.random((n, n_tasks)) < probability).astype(float), taste
+
+
+@pytest.mark.slow
+def test_a_logit_with_random_slopes_over_a_panel(rng):
+    X, y, taste = choices(rng)
+    algorithm = Algorithm(n_steps=300, n_draws=20)
+    uq = GPS(LOGIT, algorithm=algorithm, n_chains=2, reweight=None, holdout=0.0).fit(X, y)
+    first = uq.draws(1000)["taste"][..., 0]
+    assert (first > 0).mean() == pytest.approx((taste[:, 0] > 0).mean(), abs=0.15)
+    assert np.median(np.abs(first)) > 1.0
+    person = uq.explain_rows(X, y)
+    assert ((person["taste[x0]"] > 0) == (taste[:, 0] > 0)).mean() > 0.9
+
+
+def test_a_long_table_ragged_lists_and_padded_arrays_are_one_fit(rng, short):
+    X, y, _ = choices(rng, 30, 4)
+    person = np.repeat(np.arange(30), 4)
+    kept = rng.random(120) < 0.8
+    kept[:4] = True
+    lists = [[values[kept & (person == i)] for i in range(30) if kept[person == i].any()]
+             for values in (X.reshape(-1, 2), y.ravel())]  # fmt: skip
+    table = pd.DataFrame(X.reshape(-1, 2)[kept], columns=["price", "time"])
+    ragged = GPS(LOGIT, algorithm=short).fit(*lists)
+    long = GPS(LOGIT, algorithm=short).fit(table, y.ravel()[kept], groups=person[kept])
+    assert np.allclose(ragged.draws(20)["taste"], long.draws(20)["taste"], atol=1e-5)
+    assert list(long.summary().index) == ["taste[price]", "taste[time]", "level"]
+    probabilities = long.predict_mean([X[0], X[1][:2]])
+    assert probabilities.shape == (2, 4)
+    assert np.isnan(probabilities[1]).tolist() == [False, False, True, True]
+
+
+def test_probabilities_of_ragged_choices_are_hidden_where_there_is_no_task(rng, short):
+    X, y = rng.normal(size=(20, 4, 3, 2)), rng.integers(3, size=(20, 4))
+    model = ObservationModel(lambda x, taste: Categorical(logits=(x * taste).sum(-1)), taste=Real("features"))
+    probabilities = GPS(model, algorithm=short).fit(X, y).predict_mean([X[0], X[1][:2]])
+    assert probabilities.shape == (2, 4, 3)
+    assert np.isnan(probabilities).all(-1).tolist() == [[False] * 4, [False, False, True, True]]
+    assert np.allclose(probabilities[0].sum(-1), 1.0, atol=1e-5)
 
 
 # --- generators, distances, kernels ----------------------------------------------------------------------------------
@@ -322,6 +375,62 @@ def test_bad_input_names_the_culprit(model, arguments, match, short):
         GPS(model, algorithm=short).fit(*arguments)
 
 
+def test_ten_typical_mistakes_name_the_culprit_and_the_fix(rng, short):
+    X, y, _ = choices(rng, 30, 4)
+    fit = GPS(LOGIT, algorithm=short).fit
+
+    def fitted(function, *data, **declared):
+        return GPS(ObservationModel(function, **declared), algorithm=short).fit(*data)
+
+    flat = {"taste": Real("features")}
+    mistakes = {
+        "wrong shape": (
+            lambda: fitted(lambda x, taste: Bernoulli(logits=(x * taste[..., None]).sum(-1)), X, y, **flat),
+            ["x (4, 2), y (4,), taste (1, 2)", "event shape (4,)", "test_gps.py, line", "trailing dimensions"],
+        ),
+        "transposed y": (lambda: fit(X, y.T), ["30 rows but y has 4", "pass y.T"]),
+        "x missing": (
+            lambda: fitted(lambda x, level: Bernoulli(logits=level + x[..., 0]), y[:, 0], level=Real()),
+            ["takes x", "call fit(X, y)"],
+        ),
+        "x not wanted": (
+            lambda: fitted(Normal, X[:, 0], y[:, 0], loc=Location(), scale=Scale()),
+            ["there are covariates X", "function(x, loc, scale), or call fit(y)"],
+        ),
+        "parameter undeclared": (
+            lambda: fitted(lambda x, taste, level: Bernoulli(logits=(x * taste).sum(-1) + level), X, y, **flat),
+            ["takes level, which is not declared", "level=Real()"],
+        ),
+        "declared in vain": (
+            lambda: fitted(lambda x, taste: Bernoulli(logits=(x * taste).sum(-1)), X, y, level=Real(), **flat),
+            ["declares level", "add level to its arguments"],
+        ),
+        "support wrong": (lambda: fit(X, 3 * y), ["support of Bernoulli (0 or 1)", "first is row", "Categorical"]),
+        "a tensor": (
+            lambda: fitted(lambda x, taste: (x * taste).sum(-1), X, y, **flat),
+            ["returned Tensor", "Bernoulli(logits=value)"],
+        ),
+        "batch reduced": (
+            lambda: fitted(lambda x, taste: Bernoulli(logits=(x * taste).sum()), X, y, **flat),
+            ["lost chains, observations or draws", "made      Bernoulli of batch shape ()", ".sum(-1)"],
+        ),
+        "ragged lists": (lambda: fit([*X[:5], X[5][:2]], list(y[:6])), ["group 5: X has 2 rows but y has 4"]),
+        "no gradient": (
+            lambda: fitted(lambda loc, sd: Normal(loc, sd + (0 * sd).sqrt()), y[:, 0], loc=Location(), sd=Scale()),
+            ["no chain has a finite gradient", "with respect to sd (from", "clamp_min"],
+        ),
+        "constant y": (
+            lambda: fitted(Normal, np.full(9, 2.0), loc=Location(), scale=Scale()),
+            ["y is constant, 9 times 2.0", "right column"],
+        ),
+    }
+    for name, (mistake, expected) in mistakes.items():
+        with pytest.raises(GPSError) as caught:
+            mistake()
+        missing = [words for words in expected if words not in str(caught.value)]
+        assert not missing, f"{name}: {missing} not in {caught.value}"
+
+
 def test_large_counts_are_met(rng, short):
     uq = GPS(poisson_counts(), algorithm=Algorithm(n_steps=100, n_draws=20), n_chains=2).fit(
         rng.poisson(2000, size=200)
@@ -396,6 +505,8 @@ def test_bad_arguments_name_the_culprit(rng):
     loader = DataLoader(TensorDataset(torch.randn(4)), batch_size=2)
     with pytest.raises(GPSError, match="nothing beside it"):
         GPS(ANY).fit(loader, rng.normal(size=4))
+    with pytest.raises(GPSError, match="nothing beside it"):
+        GPS(ANY).fit(loader, groups=[1, 2, 3, 4])
     with pytest.raises(GPSError, match="validation is for DataLoaders"):
         GPS(ANY).fit(rng.normal(size=4), validation=loader)
     with pytest.raises(GPSError, match="no observation weights"):

@@ -14,18 +14,20 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from gpsuq.core.distances import MMD, Distance
+from gpsuq.core.expectations import base_distribution
 from gpsuq.core.generators import Generator, GeneratorSpec, as_generator_spec
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import observations
 from gpsuq.core.parameters import ParameterMap
 from gpsuq.engine.chains import ChainPlan, Reweight
-from gpsuq.engine.diagnostics import diagnose
+from gpsuq.engine.diagnostics import diagnose, exactly_scored
 from gpsuq.engine.generative import CHECKPOINT_EVERY, Problem, TrainingState, init
 from gpsuq.engine.loop import train
 from gpsuq.engine.progress import training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource, RowSource
+from gpsuq.engine.trial import Trial, support, try_model
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.uq.distribution import UQDistribution
 
@@ -35,6 +37,7 @@ class FitOptions(TypedDict, total=False):
 
     mask: Any
     weight: Any
+    groups: Any
     validation: DataLoader[Any] | None
     checkpoint: str | Path | None
     checkpoint_every: int
@@ -122,6 +125,8 @@ class GPS:
             True where a coordinate of y was observed, for groups that were padded already.
         weight
             Frequency weight of each observation.
+        groups
+            A label for each row of a long table: all rows of a person are one observation, with one theta.
         validation
             Held-out observations where the data come from a loader.
         checkpoint
@@ -165,25 +170,73 @@ class GPS:
         checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", CHECKPOINT_EVERY)
         if checkpoint_every < 1:
             raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+        state = self._untrained(X, y, start, options)
+        state.keep_every = checkpoint_every
+        directory, fabric = None if checkpoint is None else Path(checkpoint), state.problem.fabric
+        with training_bar(self.progress and fabric.is_global_zero) as advance:
+            train(state, fabric, checkpoint=directory, on_step=advance)
+        return state.problem, state
+
+    @classmethod
+    def check(
+        cls,
+        model: ObservationModel,
+        X: Any = None,
+        y: Any = None,
+        *,
+        generator: GeneratorSpec | nn.Module | None = None,
+        distance: Distance = MMD(),
+        mask: Any = None,
+        groups: Any = None,
+    ) -> Trial:
+        """Try a model on data without training: return the shapes that it is given and makes, as a table to print.
+
+        The arguments are those of :class:`GPS` and :meth:`fit`. What does not fit is an error that says what to change.
+
+        >>> from torch.distributions import Bernoulli
+        >>> from gpsuq import GPS, ObservationModel, Real
+        >>> logit = ObservationModel(lambda x, taste: Bernoulli(logits=(x * taste).sum(-1)), taste=Real("features"))
+        >>> x, y, person = [[0.3], [0.8], [0.1], [0.7], [0.2]], [0, 1, 1, 0, 0], ["Ann", "Ann", "Ann", "Bo", "Bo"]
+        >>> print(GPS.check(logit, x, y, groups=person))
+        2 observations, each of which has
+          x             (3, 1)
+          y             (3,)
+          taste         (1, 1)
+          distribution  Bernoulli, event shape (3,)
+          support       0 or 1
+          score         exact
+        """
+        gps = cls(model, generator, distance, reweight=None, holdout=0.0)  # weights are for training
+        state = gps._untrained(X, y, None, {"mask": mask, "groups": groups})
+        source = state.problem.source
+        given, predictive = try_model(state.generator, model, source, gps.seed)
+        base = base_distribution(predictive)
+        return Trial(
+            len(source.sample),
+            given.shapes(),
+            type(base).__name__,
+            tuple(predictive.event_shape),
+            support(base),
+            exactly_scored(state),
+        )
+
+    def _untrained(self, X: Any, y: Any, start: Generator | None, options: FitOptions) -> TrainingState:
+        """Return the state before the first step."""
         fabric = fabric_or_default(self.fabric)
         with fabric.init_tensor():
             dtype = torch.get_default_dtype()
         source = self._source(X, y, options, dtype)
         problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
         generator = self._build(source, dtype) if start is None else copy.deepcopy(start)
-        state = init(problem, generator, self.model)
-        state.keep_every = checkpoint_every
-        directory = None if checkpoint is None else Path(checkpoint)
-        with training_bar(self.progress and fabric.is_global_zero) as advance:
-            train(state, fabric, checkpoint=directory, on_step=advance)
-        return problem, state
+        return init(problem, generator, self.model)
 
     def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype) -> BatchSource:
         mask, weight, validation = options.get("mask"), options.get("weight"), options.get("validation")
+        groups = options.get("groups")
         if isinstance(X, IterableDataset) and hasattr(X, "sample"):  # it yields batches
             X = DataLoader(X, batch_size=None)
         if isinstance(X, DataLoader):
-            if y is not None or mask is not None or weight is not None:
+            if any(given is not None for given in (y, mask, weight, groups)):
                 raise GPSError("a DataLoader yields y, (x, y) or (x, y, weight); pass nothing beside it but validation")
             if hasattr(X.dataset, "sample") and validation is None:
                 return RowSource(X, self.plan, self.seed, dtype)
@@ -193,7 +246,7 @@ class GPS:
         if X is None and y is None:
             raise GPSError("fit needs observations: fit(y), fit(X, y) or fit(loader)")
         x, outcome = (None, X) if y is None else (X, y)
-        data = observations(x, outcome, mask=mask, weight=weight, dtype=dtype)
+        data = observations(x, outcome, mask=mask, weight=weight, groups=groups, dtype=dtype)
         return ArraySource(data, self.plan, self.algorithm.batch_size, self.seed)
 
     def _build(self, source: BatchSource, dtype: torch.dtype) -> Generator:

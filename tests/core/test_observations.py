@@ -62,6 +62,26 @@ def test_read_only_and_non_contiguous_input_is_copied(rng):
     assert torch.equal(observations(torch.from_numpy(X.copy())[:, ::2], y).x, data.x[:, ::2])
 
 
+def test_a_long_table_becomes_one_observation_for_each_label(rng):
+    people = np.array(["b", "a", "b", "c", "a", "b"])
+    X, y = rng.normal(size=(6, 4, 2)), np.arange(6.0)
+    data = observations(X, y, groups=people)
+    assert data.y.tolist() == [[0.0, 2.0, 5.0], [1.0, 4.0, 0.0], [3.0, 0.0, 0.0]]  # in order of appearance
+    assert data.mask.sum(1).tolist() == [3, 2, 1]
+    assert np.allclose(data.x[1, :2].numpy(), X[[1, 4]], atol=1e-6)
+    lists = observations([X[people == p] for p in "bac"], [y[people == p] for p in "bac"])
+    assert all(torch.equal(getattr(data, name), getattr(lists, name)) for name in ("x", "y", "mask"))
+    assert observations(None, y, groups=[0, 1, 0, 1, 0, 1]).mask is None  # nothing is padded
+    with pytest.raises(GPSError, match="X has NaN or infinite values in row 4"):
+        observations(np.where(np.arange(6)[:, None] == 4, np.nan, X[:, 0]), y, groups=people)
+
+
+def test_rows_that_pad_choices_say_nothing_about_scale(rng):
+    X, y = [rng.normal(5.0, 1.0, size=(k, 4, 2)) for k in (3, 1, 9)], [np.arange(float(k)) for k in (3, 1, 9)]
+    scale = observations(X, y).scale()
+    assert np.allclose(scale.x_scale.numpy(), np.concatenate(X).reshape(-1, 2).std(0), atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "options", "match"),
     [
@@ -85,6 +105,15 @@ def test_read_only_and_non_contiguous_input_is_copied(rng):
         ([[[0.0]]], [[1.0], [1.0, 2.0]], {}, "groups"),
         ([[[0.0]], [[0.0]]], [[1.0], [1.0, 2.0]], {}, "group 1"),
         (None, [1e300, 1.0], {}, "range of"),
+        (np.zeros((6, 4, 1)), np.zeros((4, 6)), {}, r"6 rows but y has 4: y of shape \(4, 6\) seems to be transposed"),
+        ([np.zeros((2, 1)), np.zeros((3, 1))], np.zeros((2, 3)), {}, "group 0: X has 2 rows but y has 3"),
+        ([np.zeros((2, 1)), np.zeros((3, 1))], np.zeros(2), {}, "give y as a list of arrays, too"),
+        ([np.zeros((2, 1)), np.zeros((3, 2))], [[1.0, 2.0], [1.0, 2.0, 3.0]], {}, "group 1: a measure in X has shape"),
+        ([np.zeros(2), np.zeros(3)], [[1.0, 2.0], [1.0, 2.0, 3.0]], {}, "reshape"),
+        (None, np.zeros(3), {"groups": [1, 2]}, "one label per row"),
+        (None, np.zeros(2), {"groups": [1.0, np.nan]}, "missing label in row 1"),
+        (np.zeros((3, 1)), np.zeros(2), {"groups": [1, 2]}, "one for each measure"),
+        (None, np.zeros((2, 2)), {"groups": [1, 2], "mask": np.ones((2, 2))}, "not both"),
     ],
 )
 def test_bad_input_is_named(x, y, options, match):

@@ -104,9 +104,10 @@ class _Scaled(Kernel):
             return self
         squared = rule(y, mask)
         if not (math.isfinite(squared) and squared > 0):
+            equal = f": y is constant, {len(y)} times {y[0].tolist()}" if bool((y == y[:1]).all()) else ""
             raise GPSError(
-                f"{type(self).__name__}: the bandwidth rule gave {squared!r}; the observations hardly differ, "
-                "so pass the bandwidth as a positive number, as in MMD(Gaussian(1.0))"
+                f"{type(self).__name__}: the bandwidth rule gave {squared!r}; the observations hardly differ{equal}. "
+                "Check that y is the right column, or pass the bandwidth as a positive number, as in MMD(Gaussian(1.0))"
             )
         return replace(self, bandwidth=squared if self._squares else math.sqrt(squared))
 

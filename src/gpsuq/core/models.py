@@ -10,20 +10,26 @@ The function sees tensors whose leading dimensions are (chain, observation, draw
 other: ``x`` is ``(1, observation, 1, *one_x)``, a parameter is ``(chain, 1 or observation, draw, *its_shape)``. Writing
 the model with operations on trailing dimensions only, as one would for a single observation, is enough. Dimensions
 that are left over behind those three belong to one observation (its repeated measures or several outputs).
+
+Where an observation has several measures, y (T,) and x (T, p) or (T, alternatives, p), its parameters have a dimension
+of size 1 for them: a number arrives as (1,), coefficients of the columns as (1, p) or (1, 1, p), any other vector of k
+as (1, k). The model above then describes T measures that share slope and scale.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, Independent, Normal, Poisson
 
-from gpsuq.core.expectations import BATCH_DIMS, DRAW_DIM
+from gpsuq.core.expectations import BATCH_DIMS
 from gpsuq.core.parameters import Location, Parameter, Rate, Real, Scale, Slope
+from gpsuq.core.shapes import Given, Shape, over_measures
 from gpsuq.errors import GPSError
 
 
@@ -57,34 +63,116 @@ class ObservationModel:
         if not any(parameter.random for parameter in parameters.values()):
             raise GPSError("the model declares no random parameter: there is nothing for the generator to generate")
         self.function, self.parameters = function, dict(parameters)
+        self._covariates = _covariates(function, self.parameters)
 
     def __call__(
-        self, parameters: Mapping[str, Tensor], x: Tensor | None = None, *, validate: bool = False
+        self,
+        parameters: Mapping[str, Tensor],
+        x: Tensor | None = None,
+        *,
+        one_y: Shape | None = None,
+        validate: bool = False,
     ) -> Distribution:
         """Return the distribution of the observations, batch shape (chain, 1 or observation, draw).
 
+        ``one_y`` is the shape of one y, which says what of x are measures; without it, all but the columns.
         ``validate`` lets torch check the distribution's arguments. Training does that once: it costs time, and one
         chain that diverges must not stop the others.
         """
+        given = self.given(parameters, x, one_y)
         try:
             with _validation(validate):
-                distribution = self.function(**parameters) if x is None else self.function(x, **parameters)
-        except (RuntimeError, TypeError, ValueError) as error:
-            shapes = {name: tuple(value.shape) for name, value in parameters.items()}
-            inputs = "no covariates" if x is None else f"x of shape {tuple(x.shape)}"
-            raise GPSError(
-                f"the observation model failed for {inputs} and parameters of shapes {shapes}: {error}"
-            ) from error
+                distribution = self.function(*(() if x is None else (x,)), **given.parameters)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            inputs = "no covariates" if x is None else f"x of shape {given.shapes()['x']}"
+            problem = f"the observation model failed for {inputs}: {error}"
+            raise GPSError(given.misfit(problem, self.function, error=error)) from error
         if not isinstance(distribution, Distribution):
             raise GPSError(
                 "the observation model must return a torch.distributions.Distribution, "
-                f"its function returned {type(distribution).__name__}"
+                f"its function returned {type(distribution).__name__}: wrap what it computes, as in "
+                "Normal(value, scale), Bernoulli(logits=value) or Poisson(value.exp())"
             )
         part: Any = distribution
         while isinstance(part, Distribution):  # checks are for construction; log_prob would repeat them at every step
             part._validate_args = False
             part = getattr(part, "base_dist", None)
-        return _with_batch_shape(distribution, next(iter(parameters.values())))
+        try:
+            return _with_batch_shape(distribution, given)
+        except NotImplementedError as error:
+            raise GPSError(
+                f"{type(distribution).__name__} has no method expand: write one, as torch's distributions have it, or "
+                "let all of its arguments have the shape that torch.broadcast_tensors gives them"
+            ) from error
+        except (RuntimeError, ValueError) as error:
+            problem = "the model's distribution has lost chains, observations or draws"
+            change = "sum and index trailing dimensions only: .sum(-1) in the place of .sum(), and so on"
+            raise GPSError(given.misfit(problem, self.function, made=distribution, change=change)) from error
+
+    def given(self, parameters: Mapping[str, Tensor], x: Tensor | None, one_y: Shape | None) -> Given:
+        """Return what the function gets: parameters with dimensions of size 1 for an observation's measures.
+
+        >>> import torch
+        >>> parameters = {"slope": torch.zeros(4, 1, 20, 2), "sigma": torch.ones(4, 1, 20)}
+        >>> linear_regression(intercept=False).given(parameters, torch.zeros(1, 60, 1, 8, 2), one_y=(8,)).shapes()
+        {'x': (8, 2), 'y': (8,), 'slope': (1, 2), 'sigma': (1,)}
+        """
+        self._check_covariates(x)
+        if x is None:
+            return Given(dict(parameters), None, one_y)
+        one_x = tuple(x.shape[BATCH_DIMS:])
+        one_y = one_x[:-1] if one_y is None else one_y
+        met = {name: over_measures(self.parameters[name], value, one_x, one_y) for name, value in parameters.items()}
+        return Given(met, x, one_y)
+
+    def _check_covariates(self, x: Tensor | None) -> None:
+        first, optional = self._covariates
+        declared = ", ".join(self.parameters)
+        if x is None and not optional:
+            raise GPSError(
+                f"the model's function takes {first}, which is not among the declared parameters ({declared}) and so "
+                f"stands for covariates, but there are none: call fit(X, y), or declare {first}"
+            )
+        if x is not None and first is None:
+            raise GPSError(
+                f"there are covariates X, but the model's function takes none beside its parameters ({declared}): "
+                f"write it as function(x, {declared}), or call fit(y)"
+            )
+
+
+class _Covariates(NamedTuple):
+    """Name of the function's argument for covariates, None where it has none; and whether it can do without."""
+
+    name: str | None
+    optional: bool
+
+
+def _covariates(function: Callable[..., Any], declared: Mapping[str, Parameter]) -> _Covariates:
+    """Check the declared parameters against the function's arguments, and return the one that is for covariates."""
+    try:
+        arguments = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-in functions do not say
+        return _Covariates("x", optional=True)
+    kinds = {argument.kind for argument in arguments}
+    named = [a for a in arguments if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
+    first = next((a for a in named[:1] if a.name not in declared and a.kind is not a.KEYWORD_ONLY), None)
+    names = [a.name for a in named if a is not first]
+    unknown = [name for name in declared if name not in names]
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise GPSError(
+            f"the model declares {unknown[0]}, but its function takes no such argument (it takes "
+            f"{', '.join(a.name for a in named)}): add {unknown[0]} to its arguments, or drop the declaration"
+        )
+    undeclared = [a.name for a in named if a is not first and a.name not in declared and a.default is a.empty]
+    if undeclared:
+        raise GPSError(
+            f"the model's function takes {undeclared[0]}, which is not declared: pass {undeclared[0]}=Real() or "
+            "another declaration to ObservationModel; covariates x come first"
+        )
+    if first is None:
+        anything = inspect.Parameter.VAR_POSITIONAL in kinds
+        return _Covariates("x" if anything else None, optional=True)
+    return _Covariates(first.name, optional=first.default is not first.empty)
 
 
 @contextmanager
@@ -98,22 +186,18 @@ def _validation(validate: bool) -> Iterator[None]:
         Distribution.set_default_validate_args(before)
 
 
-def _with_batch_shape(distribution: Distribution, parameter: Tensor) -> Distribution:
-    """Return the distribution with chains and draws expanded and all further dimensions as event dimensions."""
-    n_chains, n_draws = parameter.shape[0], parameter.shape[DRAW_DIM]
+def _with_batch_shape(distribution: Distribution, given: Given) -> Distribution:
+    """Return the distribution with chains, draws and measures expanded, and what follows draws as event dimensions."""
     batch = distribution.batch_shape
-    if len(batch) > BATCH_DIMS:
-        distribution = Independent(distribution, len(batch) - BATCH_DIMS, validate_args=False)
-        batch = distribution.batch_shape
-    wanted = torch.Size([n_chains, batch[1] if len(batch) == BATCH_DIMS else 1, n_draws])
-    try:
-        return distribution if batch == wanted else distribution.expand(wanted)
-    except (RuntimeError, ValueError) as error:
-        raise GPSError(
-            f"the observation model's distribution has batch shape {tuple(batch)}, expected (chain, observation, draw) "
-            f"with {n_chains} chains and {n_draws} draws; write it with operations on trailing dimensions only, "
-            "such as (x * slope).sum(-1)"
-        ) from error
+    if len(batch) < BATCH_DIMS:
+        raise ValueError("a sum or an index took dimensions away")
+    trailing = list(batch[BATCH_DIMS:])
+    for dim, size in enumerate(given.measures[: len(trailing)]):
+        trailing[dim] = size if trailing[dim] == 1 else trailing[dim]
+    n_chains, _, n_draws = given.batch_shape
+    wanted = torch.Size([n_chains, batch[1], n_draws, *trailing])
+    distribution = distribution if batch == wanted else distribution.expand(wanted)
+    return Independent(distribution, len(trailing), validate_args=False) if trailing else distribution
 
 
 def normal_location(scale: float | None = None) -> ObservationModel:
@@ -144,14 +228,13 @@ def linear_regression(
         raise GPSError("pivot is for an intercept that is not random")
 
     def function(x: Tensor, slope: Tensor, sigma: Tensor, **rest: Tensor) -> Normal:
-        repeated = (None,) * (x.dim() - BATCH_DIMS - 1)
         mean = _linear_predictor(x, slope)
         if intercept:
             level = rest["intercept"]
             if pivot:
                 level = level - (rest["pivot"] * slope).sum(-1)
-            mean = mean + level[(..., *repeated)]
-        return Normal(mean, sigma[(..., *repeated)])
+            mean = mean + level
+        return Normal(mean, sigma)
 
     declared: dict[str, Any] = {"slope": Slope(), "sigma": Scale()}
     if intercept:
@@ -163,10 +246,12 @@ def linear_regression(
 
 def _linear_predictor(x: Tensor, slope: Tensor) -> Tensor:
     """Return x' slope of every observation and draw; one matrix product where all observations share the draws."""
-    if slope.shape[1] == 1:  # (1 or chain, observation, [measure,] p) times (chain, [1,] p, draw)
-        shared = slope[:, 0].mT
-        return x[:, :, 0] @ shared if x.dim() == BATCH_DIMS + 1 else (x[:, :, 0] @ shared[:, None]).mT
-    return (x * slope[(..., *(None,) * (x.dim() - BATCH_DIMS - 1), slice(None))]).sum(-1)
+    if slope.shape[1] > 1:
+        return (x * slope).sum(-1)
+    shared = slope.flatten(BATCH_DIMS)[:, 0].mT  # (chain, p, draw)
+    if x.dim() == BATCH_DIMS + 1:
+        return x[:, :, 0] @ shared
+    return (x[:, :, 0] @ shared[:, None]).mT  # over measures, too
 
 
 def categorical(n_classes: int) -> ObservationModel:

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from gpsuq.core.expectations import BATCH_DIMS
 from gpsuq.core.parameters import DataScale
+from gpsuq.core.shapes import Shape, measure_dims
 from gpsuq.errors import GPSError, GPSWarning
 
 _NAMED_ROWS = 5
@@ -48,6 +52,11 @@ class Batch:
 
     def __len__(self) -> int:
         return self.y.shape[1]
+
+    @property
+    def one_y(self) -> Shape:
+        """Shape of one observation."""
+        return tuple(self.y.shape[BATCH_DIMS:])
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Batch:
         """Move to a device and floating-point type."""
@@ -88,9 +97,9 @@ class Observations:
         y_center, y_scale = _robust_center_and_scale(self.y, self.mask)
         if self.x is None:
             return DataScale(y_center, y_scale)
-        x = self.x.flatten(0, -2)
-        if self.mask is not None and self.mask.dim() == self.x.dim() - 1:
-            x = x[self.mask.flatten()]  # rows that only pad a group say nothing about scale
+        seen = None if self.mask is None else _observed_rows(self.x, self.mask)
+        # Rows that only pad a group say nothing about scale.
+        x = self.x.flatten(0, -2) if seen is None else self.x[seen]
         x = x[:: math.ceil(len(x) / _SCALE_ROWS)].double()  # a scale needs no more rows, and memory stays bounded
         center, spread, size = x.mean(0), x.std(0, correction=0), x.abs().amax(0)
         spread = torch.where(spread <= 1e-7 * size, torch.where(size > 0, size, 1.0), spread)
@@ -98,12 +107,23 @@ class Observations:
 
 
 def observations(
-    x: Any, y: Any, *, mask: Any = None, weight: Any = None, dtype: torch.dtype = torch.float32
+    x: Any, y: Any, *, mask: Any = None, weight: Any = None, groups: Any = None, dtype: torch.dtype = torch.float32
 ) -> Observations:
-    """Return checked observations from arrays, tensors, DataFrames, or lists of arrays for ragged groups."""
-    if _is_ragged(y):
-        if mask is not None:
-            raise GPSError("give either groups of different lengths or a padded array with a mask, not both")
+    """Return checked observations from arrays, tensors, DataFrames, or lists of arrays for ragged groups.
+
+    With ``groups``, labels of the rows of a long table, all rows of a label are one observation.
+
+    >>> data = observations([[1.0], [2.0], [3.0]], [0.1, 0.2, 0.3], groups=["Ann", "Bo", "Ann"])
+    >>> data.y, data.mask
+    (tensor([[0.1000, 0.3000],
+            [0.2000, 0.0000]]), tensor([[ True,  True],
+            [ True, False]]))
+    """
+    if mask is not None and (groups is not None or _is_ragged(y)):
+        raise GPSError("give either groups of different lengths or a padded array with a mask, not both")
+    if groups is not None:
+        x, y, mask = _by_label(x, y, groups, dtype)
+    elif _is_ragged(y) or _is_ragged(x):
         x, y, mask = _pad(x, y)
     y_tensor = _tensor("y", y, dtype)
     mask_tensor = _mask(mask, y_tensor)
@@ -123,28 +143,81 @@ def observations(
         if x_tensor.dim() == 1:
             raise GPSError("X must have at least two dimensions (rows, columns); use X.reshape(-1, 1) for one column")
         if len(x_tensor) != len(y_tensor):
-            raise GPSError(f"X has {len(x_tensor)} rows but y has {len(y_tensor)}")
-        measures = None  # of a padded group: those that were observed
-        if mask_tensor is not None and x_tensor.shape[:-1] == mask_tensor.shape:
-            measures = mask_tensor.unsqueeze(-1).expand_as(x_tensor)
+            turned = y_tensor.shape[1:2] == (len(x_tensor),)
+            hint = f": y of shape {tuple(y_tensor.shape)} seems to be transposed, pass y.T" if turned else ""
+            raise GPSError(f"X has {len(x_tensor)} rows but y has {len(y_tensor)}{hint}")
+        seen = None if mask_tensor is None else _observed_rows(x_tensor, mask_tensor)
+        measures = None if seen is None else seen.unsqueeze(-1).expand_as(x_tensor)
         _check_finite("X", x_tensor, measures)
         if measures is not None:
             x_tensor = torch.where(measures, x_tensor, 0.0)
     return Observations(y_tensor, x_tensor, mask_tensor, checked_weight("weight", weight, len(y_tensor), dtype))
 
 
-def _is_ragged(y: Any) -> bool:
-    if not isinstance(y, list | tuple) or not all(isinstance(item, np.ndarray | Tensor | list | tuple) for item in y):
+def _observed_rows(x: Tensor, mask: Tensor) -> Tensor | None:
+    """Return which rows (n, ...) of x (n, ..., p) belong to observed measures; None where x has none of its own."""
+    dims = measure_dims(x.shape[1:], mask.shape[1:])
+    if dims == 0:
+        return None
+    seen = mask.flatten(1 + dims).any(-1) if mask.dim() > 1 + dims else mask
+    return seen.reshape(*seen.shape, *(1,) * (x.dim() - 2 - dims)).expand(x.shape[:-1])
+
+
+def group_codes(groups: object, n: int) -> NDArray[np.intp]:
+    """Return the number of each row's label, from 0 in order of appearance; raise where one is missing."""
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise GPSError(f"groups must have one label per row, shape ({n},), got {labels.shape}")
+    codes, _ = pd.factorize(labels)
+    if (codes < 0).any():
+        raise GPSError(f"groups has a missing label in row {int((codes < 0).argmax())}")
+    return codes
+
+
+def _by_label(x: Any, y: Any, groups: Any, dtype: torch.dtype) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """Return a long table with all rows of a label in one padded observation; no mask where all have as many rows."""
+    rows = {name: _tensor(name, values, dtype) for name, values in (("X", x), ("y", y)) if values is not None}
+    n = len(rows["y"])
+    if len(rows.get("X", rows["y"])) != n:
+        raise GPSError(f"X has {len(rows['X'])} rows but y has {n}; with groups, both have one for each measure")
+    for name, values in rows.items():
+        _check_finite(name, values, None)
+    codes = torch.from_numpy(group_codes(groups, n))
+    lengths = codes.bincount()
+    place = torch.empty_like(codes)
+    place[codes.argsort(stable=True)] = torch.arange(n) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    padded = {}
+    for name, values in rows.items():
+        padded[name] = values.new_zeros(len(lengths), int(lengths.max()), *values.shape[1:])
+        padded[name][codes, place] = values
+    mask = _up_to(lengths, padded["y"])
+    return padded.get("X"), padded["y"], None if bool(mask.all()) else mask
+
+
+def _up_to(lengths: Tensor, padded: Tensor) -> Tensor:
+    """Return a mask of the shape of padded groups (n, longest, ...), true where something was observed."""
+    mask = torch.arange(padded.shape[1]) < lengths[:, None]
+    return mask.reshape(*mask.shape, *(1,) * (padded.dim() - 2)).expand_as(padded)
+
+
+def _is_ragged(values: Any) -> bool:
+    if not isinstance(values, list | tuple) or not all(
+        isinstance(item, np.ndarray | Tensor | list | tuple) for item in values
+    ):
         return False
-    return len({np.shape(item) for item in y}) > 1
+    return len({np.shape(item) for item in values}) > 1
 
 
-def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, np.ndarray, np.ndarray]:
+def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, Tensor, Tensor]:
     """Pad groups of different lengths with zeros; the mask is true where something was observed."""
+    if any(np.ndim(item) == 0 for item in y):
+        raise GPSError(
+            "X is a list of arrays of different lengths, but y has one number for each: give y as a list of arrays, "
+            "too, with one entry for each row of X"
+        )
     lengths = [len(item) for item in y]
-    padded_y = _padded(y, lengths)
-    mask = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
-    mask = np.broadcast_to(mask.reshape(*mask.shape, *(1,) * (padded_y.ndim - 2)), padded_y.shape)
+    padded_y = _padded("y", y)
+    mask = _up_to(torch.tensor(lengths), padded_y)
     if x is None:
         return None, padded_y, mask
     if len(x) != len(y):
@@ -153,19 +226,30 @@ def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, np.ndarray, np.ndarray]:
         return x, padded_y, mask  # covariates of the subject, not of its single measures
     for group, (length, item) in enumerate(zip(lengths, x, strict=True)):
         if len(item) != length:
-            raise GPSError(f"group {group}: X has {len(item)} rows but y has {length}")
-    return _padded(x, lengths), padded_y, mask
+            raise GPSError(
+                f"group {group}: X has {len(item)} rows but y has {length}; a group has one of each for every measure"
+            )
+        if np.ndim(item) == 1:
+            raise GPSError(
+                f"group {group}: X has shape {np.shape(item)}, but a group's X has rows and columns; use "
+                "reshape(-1, 1) for one column"
+            )
+    return _padded("X", x), padded_y, mask
 
 
-def _padded(items: Sequence[Any], lengths: Sequence[int]) -> np.ndarray:
+def _padded(name: str, items: Sequence[Any]) -> Tensor:
     try:
-        arrays = [np.asarray(item, dtype=np.float64) for item in items]
+        arrays = [torch.from_numpy(np.array(item, dtype=np.float64)) for item in items]
     except (TypeError, ValueError) as error:
         raise GPSError(f"groups must hold numbers: {error}") from error
-    result = np.zeros((len(arrays), max(lengths), *arrays[0].shape[1:]))
-    for row, array in zip(result, arrays, strict=True):
-        row[: len(array)] = array
-    return result
+    inner = arrays[0].shape[1:]
+    for group, array in enumerate(arrays):
+        if array.shape[1:] != inner:
+            raise GPSError(
+                f"group {group}: a measure in {name} has shape {tuple(array.shape[1:])}, in group 0 it has "
+                f"{tuple(inner)}; groups may differ in how many measures they have, not in what a measure is"
+            )
+    return torch.nn.utils.rnn.pad_sequence(arrays, batch_first=True)
 
 
 def _tensor(name: str, values: Any, dtype: torch.dtype) -> Tensor:

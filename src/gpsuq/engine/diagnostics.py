@@ -66,15 +66,22 @@ def _too_few_observations(state: TrainingState) -> Finding | None:
     )
 
 
-def _sampled(state: TrainingState) -> Finding | None:
-    """Check whether outcomes were sampled although no number of them was asked for: there is no exact score."""
+def exactly_scored(state: TrainingState) -> bool:
+    """Return whether the score of a step's batch is computed without sampling outcomes."""
     kernel, algorithm = getattr(state.loss.distance, "kernel", None), state.problem.algorithm
     if algorithm.n_outcomes is not None or not isinstance(kernel, Kernel):
-        return None
+        return False
     step = replace(state.problem, evaluation_draws=algorithm.n_draws, evaluation_rows=algorithm.batch_size)
     predictive, batch = sampled_predictive(replace(state, problem=step), some_rows(step), "sampled")
-    if exact_score(kernel, predictive, batch.y, mask=batch.mask, n_pairs=1) is not None:
+    return exact_score(kernel, predictive, batch.y, mask=batch.mask, n_pairs=1) is not None
+
+
+def _sampled(state: TrainingState) -> Finding | None:
+    """Check whether outcomes were sampled although no number of them was asked for: there is no exact score."""
+    kernel = getattr(state.loss.distance, "kernel", None)
+    if state.problem.algorithm.n_outcomes is not None or not isinstance(kernel, Kernel) or exactly_scored(state):
         return None
+    predictive, _ = sampled_predictive(state, some_rows(state.problem), "sampled")
     return Finding(
         "sampled",
         f"the kernel score of {type(base_distribution(predictive)).__name__} outcomes has no closed form for the "

@@ -34,6 +34,7 @@ from gpsuq.engine.ranks import gathered, n_ranks, rank, summed
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
 from gpsuq.engine.task import Task
+from gpsuq.engine.trial import try_model
 from gpsuq.errors import DivergenceError, GPSError, GPSWarning
 from gpsuq.files import under
 
@@ -54,9 +55,9 @@ class PredictiveLoss(nn.Module):
         self.distance = distance
         self.spread_unit = spread_unit
 
-    def predictive(self, noise: Tensor, batch: Batch, *, validate: bool = False) -> Distribution:
+    def predictive(self, noise: Tensor, batch: Batch) -> Distribution:
         """Return the distribution of the batch for each draw."""
-        return self.model(self.generator(noise, batch.x), batch.x, validate=validate)
+        return self.model(self.generator(noise, batch.x), batch.x, one_y=batch.one_y)
 
     def forward(
         self,
@@ -190,20 +191,9 @@ class TrainingState(Task):
 
     def next_loss(self) -> Tensor:
         """Return the loss of the next step, summed over chains: they share no parameter."""
-        problem, algorithm, generator = self.problem, self.problem.algorithm, self.generator
-        parameter = generator.shared
-        batch, weight = problem.source.batch(self.step)
-        batch, weight = batch.to(parameter.device, parameter.dtype), weight.to(parameter.device, parameter.dtype)
-        rows = len(batch) if generator.conditional or not algorithm.shared_noise else 1
+        problem, algorithm = self.problem, self.problem.algorithm
         spread_weights = problem.plan.spread_weights()
-        noise = torch.randn(
-            problem.plan.n_chains,
-            rows,
-            algorithm.n_draws,
-            generator.noise_dim,
-            device=parameter.device,
-            dtype=parameter.dtype,
-        )
+        noise, batch, weight = _inputs(self)
         fit, pair, spread = self.module(noise, batch.y, batch.x, batch.mask, algorithm.n_outcomes, any(spread_weights))
         fit, pair = ((weight * term).mean(1) for term in (fit, pair))
         loss: Tensor = (fit + pair).sum()
@@ -277,7 +267,7 @@ class TrainingState(Task):
 def init(problem: Problem, generator: Generator, model: ObservationModel) -> TrainingState:
     """Return the state before the first step, with the distance resolved on the data and the model tried once."""
     loss = PredictiveLoss(generator, model, problem.distance, 1.0)
-    predictive = _try_model(loss, problem, next(generator.parameters()).dtype)
+    _, predictive = try_model(generator, model, problem.source, problem.seed)
     sample = problem.source.sample
     encoded = replace(sample, y=encode(predictive, sample.y))  # categories as kernels see them
     loss.distance = problem.distance.resolve(encoded)
@@ -293,55 +283,14 @@ def init(problem: Problem, generator: Generator, model: ObservationModel) -> Tra
     return TrainingState(problem, loss, module, wrapped, stale=zeros, skipped=zeros.clone())
 
 
-def _try_model(loss: PredictiveLoss, problem: Problem, dtype: torch.dtype) -> Distribution:
-    """Run the model once on a batch, so that mistakes are named before training starts."""
-    batch, _ = problem.source.batch(0)
-    batch = batch.to(torch.device("cpu"), dtype)
-    rows = 1 if not loss.generator.conditional else len(batch)
-    with torch.no_grad(), seeded(problem.seed, "try"):
-        noise = torch.randn(problem.plan.n_chains, rows, 20, loss.generator.noise_dim, dtype=dtype)
-        try:
-            predictive = loss.predictive(noise, batch, validate=True)
-        except (RuntimeError, TypeError) as error:
-            shape = None if batch.x is None else tuple(batch.x.shape)
-            raise GPSError(
-                f"the generator failed for noise of shape {tuple(noise.shape)} and x of shape {shape}: {error}"
-            ) from error
-    event = tuple(batch.y.shape[DRAW_DIM + 1 :])
-    if tuple(predictive.event_shape) != event:
-        raise GPSError(
-            f"an observation in y has shape {event}, but the model describes one of shape "
-            f"{tuple(predictive.event_shape)}"
-        )
-    if predictive.batch_shape[1] not in (1, len(batch)):
-        raise GPSError(
-            f"the model describes {predictive.batch_shape[1]} observations for a batch of {len(batch)}: "
-            "write it with operations on trailing dimensions only"
-        )
-    check_support(predictive, problem.source.sample.rows())  # names rows of the data, so it comes first
-    check_support(predictive, batch)
-    return predictive
-
-
-def check_support(predictive: Distribution, batch: Batch) -> None:
-    """Raise where observations lie outside the model's support, such as negative counts; name the first row."""
-    base = base_distribution(predictive)
-    try:
-        inside = None if base.support is None else base.support.check(batch.y)
-    except (NotImplementedError, RuntimeError):  # a support of this batch's own, asked about other observations
-        return
-    if inside is None or inside.dim() != batch.y.dim() or inside.shape[1] != len(batch):
-        return
-    if batch.mask is not None:
-        inside = inside | ~batch.mask
-    # A support may depend on the parameters: an observation is outside if no chain and no draw allows it.
-    inside = inside.any(DRAW_DIM).any(0).reshape(len(batch), -1).all(1)
-    outside = (~inside).nonzero().flatten()
-    if len(outside):
-        raise GPSError(
-            f"y has {len(outside)} observations outside the support of {type(base).__name__}; "
-            f"the first is row {int(outside[0])}: {batch.y[0, outside[0], 0].tolist()}"
-        )
+def _inputs(state: TrainingState) -> tuple[Tensor, Batch, Tensor]:
+    """Draw the noise of a step, and return it with the step's batch and its weights (chain, observation)."""
+    algorithm, generator = state.problem.algorithm, state.generator
+    device, dtype = generator.shared.device, generator.shared.dtype
+    batch, weight = state.problem.source.batch(state.step)
+    rows = len(batch) if generator.conditional or not algorithm.shared_noise else 1
+    shape = (state.problem.plan.n_chains, rows, algorithm.n_draws, generator.noise_dim)
+    return torch.randn(shape, device=device, dtype=dtype), batch.to(device, dtype), weight.to(device, dtype)
 
 
 def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tensor) -> None:
@@ -364,8 +313,9 @@ def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tens
         return
     if bool(state.failed.all()):
         raise DivergenceError(
-            f"no chain has a finite gradient at step {state.step} any more; lower the learning rate, check the model "
-            "for logarithms or square roots of zero, and bring y and X to similar scales"
+            f"no chain has a finite gradient at step {state.step} any more{_culprits(state)}; check the model for "
+            "logarithms, square roots or quotients of what reaches 0, and keep it away from there by clamp_min(1e-6); "
+            "bring y and X to similar scales, or lower the learning rate"
         )
     scale = torch.where(usable, scale, torch.zeros_like(scale))
     for _, parameter, owner in state.generator.chain_views():
@@ -376,6 +326,23 @@ def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tens
         if not bool(finite.all()):  # zero times infinity is no number
             parameter.grad.masked_fill_(~keep.reshape(shape), 0.0)
         parameter.grad.mul_(factor.reshape(shape))
+
+
+def _culprits(state: TrainingState) -> str:
+    """Name the parameters with respect to which the score has no finite gradient, with the range of their values."""
+    noise, batch, _ = _inputs(state)
+    with torch.no_grad():
+        parameters = state.generator(noise, batch.x)
+    values = {name: value.clone().requires_grad_() for name, value in parameters.items()}
+    predictive = state.loss.model(values, batch.x, one_y=batch.one_y)
+    score = state.loss.distance.terms(predictive, batch, state.problem.algorithm.n_outcomes).score.sum()
+    gradients = torch.autograd.grad(score, list(values.values()), allow_unused=True)
+    named = [
+        f"{name} (from {float(value.min()):.3g} to {float(value.max()):.3g})"
+        for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
+        if gradient is not None and not bool(torch.isfinite(gradient).all())
+    ]
+    return f": the score has none with respect to {', '.join(named)}" if named else ""
 
 
 def evaluate(state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:

@@ -23,7 +23,7 @@ from gpsuq.core import mixtures
 from gpsuq.core.generators import MLP
 from gpsuq.core.intervals import check_coverage
 from gpsuq.core.kernels import squared_robust_scale
-from gpsuq.core.observations import check_finite_rows, checked_weight
+from gpsuq.core.observations import check_finite_rows, checked_weight, group_codes
 from gpsuq.core.seeds import quasi_normal, random_block, seed_from
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.checkpoints import resumable
@@ -221,7 +221,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             check_finite_rows("X", X)
             y = y.astype(np.float64)
             weight = _sample_weight(sample_weight, len(y))
-            codes = None if groups is None else rows.group_codes(groups, len(y))
+            codes = None if groups is None else group_codes(groups, len(y))
         names = self._names()
         _check_sizes(X, y, names)
         reserved = sorted(set(names) & _RESERVED)
@@ -424,7 +424,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         of the model, one of the bulk of its noise; and ``outlier``, whether that is more than 5.
         """
         covariates, y = self._covariates(X), _targets(X, y)
-        codes = None if groups is None else rows.group_codes(groups, len(y))
+        codes = None if groups is None else group_codes(groups, len(y))
         means, others = rows.explain_rows(self.fit_, self.draws_, covariates, y, codes, self.seed_)
         names = [*self._names(), "intercept", "sigma"]
         return pd.DataFrame(means, columns=names, index=_index(X)).assign(**others)

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.signal import find_peaks
 from scipy.special import ndtri
 from scipy.stats import gaussian_kde
 
 from gpsuq.core import mixtures
-from gpsuq.errors import GPSError
 from gpsuq.linear.fit import LinearFit
 
 Array = NDArray[np.floating]
@@ -65,17 +63,6 @@ def explain_rows(
         "outlier_score": score,
         "outlier": score > _SURPRISING,
     }
-
-
-def group_codes(groups: object, n: int) -> NDArray[np.intp]:
-    """Return the number of each row's label, from 0 in order of appearance; raise where one is missing."""
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
-        raise GPSError(f"groups must have one label per row, shape ({n},), got {labels.shape}")
-    codes, _ = pd.factorize(labels)
-    if (codes < 0).any():
-        raise GPSError(f"groups has a missing label in row {int((codes < 0).argmax())}")
-    return codes
 
 
 def _means_under(log: Array, table: Array, member: Array) -> Array:

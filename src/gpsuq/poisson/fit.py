@@ -306,7 +306,7 @@ def _log_of_mean(logs: Array) -> Array:
 
 
 def _counts(x: Tensor, log_intensity: Tensor) -> Poisson:
-    return Poisson(torch.exp(log_intensity + x[..., -1]))
+    return Poisson(torch.exp(log_intensity.squeeze(-2) + x[..., -1]))  # an intensity for each cell
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,20 +11,22 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Distribution
 
-from gpsuq.core.expectations import base_distribution, predictive_mean
+from gpsuq.core.expectations import BATCH_DIMS, base_distribution, predictive_mean
 from gpsuq.core.generators import Generator
 from gpsuq.core.intervals import check_coverage, equal_tailed, highest_density, mean_interval
 from gpsuq.core.models import ObservationModel
-from gpsuq.core.observations import Batch, aligned, observations
+from gpsuq.core.observations import Batch, Observations, aligned, observations
 from gpsuq.core.seeds import random_block, seeded
+from gpsuq.core.shapes import Shape, measure_dims
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.generative import History
 from gpsuq.errors import DivergenceError, GPSError, needs
 from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.storage import save
+from gpsuq.uq import rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,6 +88,11 @@ class UQDistribution:
     >>> uq.predict_quantiles(levels=[0.1, 0.5, 0.9]).shape  # (level, observation)
     (3, 1)
 
+    Observations: the parameters that each speaks for, and how surprising it is.
+
+    >>> uq.explain_rows([0.5, 9.0])[["loc", "loc_sd", "outlier"]].shape
+    (2, 3)
+
     Figures, and draws for ArviZ:
 
     >>> len(uq.plot_marginals().axes), len(uq.plot_pairs(parameters=["loc", "scale"]).axes)
@@ -132,7 +139,7 @@ class UQDistribution:
         """Whether outcomes are classes, whose order means nothing."""
         x = None if self.x_shape is None else torch.zeros(1, 1, 1, *self.x_shape, dtype=self.generator.shared.dtype)
         block = next(self._blocks(1, x))
-        return isinstance(base_distribution(self.model(block, x)), Categorical)
+        return isinstance(base_distribution(self._predictive(block, x)), Categorical)
 
     # --- parameters --------------------------------------------------------------------------------------------------
 
@@ -234,7 +241,7 @@ class UQDistribution:
         pieces = []
         for chunk in self._chunks(x, None):
             blocks = self._blocks(n_draws, chunk.x)
-            means = torch.cat([predictive_mean(self.model(block, chunk.x)) for block in blocks], 2)
+            means = torch.cat([predictive_mean(self._predictive(block, chunk.x)) for block in blocks], 2)
             mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
             pieces.append(_hide(mean, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
         return np.concatenate(pieces)
@@ -243,7 +250,7 @@ class UQDistribution:
         for index, chunk in enumerate(self._chunks(x, n_observations)):
             parts = []
             for number, block in enumerate(self._blocks(n_draws, chunk.x, seed)):
-                predictive = self.model(block, chunk.x)
+                predictive = self._predictive(block, chunk.x)
                 wide = predictive.expand(torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
                 with seeded(self.seed if seed is None else seed, "outcome", index, number):
                     parts.append(_hide(wide.sample(), chunk.mask).numpy())
@@ -258,9 +265,36 @@ class UQDistribution:
             raise GPSError("n_observations is for models without covariates; with x there is one for each row")
         tensor, mask = self._covariates(x)
         for start in range(0, len(tensor), _ROWS):
-            rows = tensor[start : start + _ROWS]
+            part = tensor[start : start + _ROWS]
             seen = None if mask is None else aligned(mask[start : start + _ROWS])
-            yield Batch(torch.zeros(1, len(rows), 1), aligned(rows), seen)
+            yield Batch(torch.zeros(1, len(part), 1), aligned(part), seen)
+
+    def explain_rows(
+        self, X: Any = None, y: Any = None, *, mask: Any = None, groups: Any = None, n_draws: int = 1000
+    ) -> pd.DataFrame:
+        r"""Explain for each observation which parameters it speaks for: ``explain_rows(y)`` or ``explain_rows(X, y)``.
+
+        Draws are re-weighted by :math:`f(y_i \mid \theta, x_i)`. The result has a row for each observation (with
+        ``groups`` for each label): the mean of every parameter that varies under these weights, and its standard
+        deviation (``..._sd``); ``effective_draws``, how many of the draws these rest on: where it is below ten or so,
+        ask for more ``n_draws``; ``outlier_score``, by how many nats the observation is more surprising than what the
+        model would have made of it; and ``outlier``, whether that is more than 5.
+        """
+        x, outcome = (None, X) if y is None else (X, y)
+        data = self._observations(x, outcome, mask, groups)
+        found = []
+        for start in range(0, len(data), _ROWS):
+            batch = data.rows(slice(start, start + _ROWS))
+            blocks = self._blocks(n_draws, batch.x)
+            draws = ((self._varying(block), self._predictive(block, batch.x)) for block in blocks)
+            with seeded(self.seed, "explain", start):
+                found.append(rows.explained(draws, batch, n_draws))
+        mean, sd, effective_draws, score = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
+        columns: dict[str, Array] = {}
+        for column, label in enumerate(self._varying_labels()):
+            columns |= {label: mean[:, column], f"{label}_sd": sd[:, column]}
+        others = {"effective_draws": effective_draws, "outlier_score": score, "outlier": score > rows.SURPRISING}
+        return pd.DataFrame(columns | others, index=_row_index(outcome, groups))
 
     # --- export ------------------------------------------------------------------------------------------------------
 
@@ -324,22 +358,44 @@ class UQDistribution:
 
     def _covariates(self, x: Any) -> tuple[Tensor, Tensor | None]:
         """Check covariates against those of the fit; ragged groups come padded, with a mask of what is there."""
-        columns = getattr(x, "columns", None)
-        if columns is not None and self.feature_names is not None:
-            names = [str(column) for column in columns]
-            if sorted(names) != sorted(self.feature_names):
-                raise GPSError(f"x has columns {names}, the fit had {self.feature_names}")
-            x = x.iloc[:, [names.index(name) for name in self.feature_names]]
+        x = self._in_order(x)
         if not isinstance(x, list | tuple) and np.ndim(x) == 0:
             raise GPSError("x must be an array with one row per observation")
         lengths = [len(item) if np.ndim(item) > 1 else 1 for item in x] if isinstance(x, list | tuple) else []
         targets: Any = [np.zeros(length) for length in lengths] if len(set(lengths)) > 1 else torch.zeros(len(x))
         data = observations(x, targets, dtype=self.generator.shared.dtype)
         assert data.x is not None
-        shape = tuple(data.x.shape[1:])
+        self._check_covariates(data.x)
+        return data.x, data.mask
+
+    def _observations(self, x: Any, y: Any, mask: Any, groups: Any) -> Observations:
+        """Check observations against those of the fit."""
+        dtype = self.generator.shared.dtype
+        data = observations(self._in_order(x), y, mask=mask, groups=groups, dtype=dtype)
+        if (data.x is None) != (self.x_shape is None):
+            problem = "no covariates, but the fit had some" if data.x is None else "covariates, but the fit had none"
+            raise GPSError(f"there are {problem}: pass X and y as they were passed to fit")
+        if data.x is not None:
+            self._check_covariates(data.x)
+        one_y, measures = tuple(data.y.shape[1:]), self._measures()
+        if len(one_y) != len(self._one_y) or one_y[measures:] != self._one_y[measures:]:
+            raise GPSError(f"an observation in y has shape {one_y}, in the fit it had {self._one_y}")
+        return data
+
+    def _in_order(self, x: Any) -> Any:
+        """Return a table with its columns in the order of the fit; anything else as it is."""
+        columns = getattr(x, "columns", None)
+        if columns is None or self.feature_names is None:
+            return x
+        names = [str(column) for column in columns]
+        if sorted(names) != sorted(self.feature_names):
+            raise GPSError(f"x has columns {names}, the fit had {self.feature_names}")
+        return x.iloc[:, [names.index(name) for name in self.feature_names]]
+
+    def _check_covariates(self, x: Tensor) -> None:
+        shape = tuple(x.shape[1:])
         if self.x_shape is None or len(shape) != len(self.x_shape) or shape[-1] != self.x_shape[-1]:
             raise GPSError(f"one row of x has shape {shape}, in the fit it had {self.x_shape}")
-        return data.x, data.mask
 
     def _blocks(self, n_draws: int, x: Tensor | None, seed: int | None = None) -> Iterator[dict[str, Tensor]]:
         """Generate full blocks of draws, ``(chain, 1 or observation, block, *shape)``, for the trained chains."""
@@ -361,6 +417,29 @@ class UQDistribution:
                 )
             yield drawn
 
+    @property
+    def _one_y(self) -> Shape:
+        """Shape of one observation in the fit, groups padded."""
+        return tuple(self.generator.parameter_map.scale.y_center.shape)
+
+    def _measures(self) -> int:
+        return 0 if self.x_shape is None else measure_dims(self.x_shape, self._one_y)
+
+    def _predictive(self, parameters: Mapping[str, Tensor], x: Tensor | None) -> Distribution:
+        """Return the distribution of observations at x, which may have other numbers of measures than in the fit."""
+        measures = self._measures()
+        seen = () if x is None else tuple(x.shape[BATCH_DIMS : BATCH_DIMS + measures])
+        return self.model(parameters, x, one_y=(*seen, *self._one_y[measures:]))
+
+    def _varying(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Return all numbers that vary with the noise, (chain, 1 or observation, draw, number)."""
+        names = self.generator.parameter_map.names(random=True)
+        return torch.cat([parameters[name].unsqueeze(-1).flatten(BATCH_DIMS) for name in names], -1)
+
+    def _varying_labels(self) -> list[str]:
+        names, shapes = self.generator.parameter_map.names(random=True), self.generator.parameter_map.shapes
+        return [label for name in names for label in self._labels(name, shapes[name])]
+
     def _feature_labels(self, count: int) -> list[str]:
         if self.feature_names is not None and len(self.feature_names) == count:
             return self.feature_names
@@ -374,9 +453,18 @@ class UQDistribution:
         return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
+def _row_index(y: Any, groups: Any) -> Any:
+    """Return the names of observations: labels in order of appearance, or those that a table's rows have."""
+    if groups is not None:
+        return pd.Index(pd.unique(np.asarray(groups)), name="group")
+    return y.index if isinstance(y, pd.Series | pd.DataFrame) else None
+
+
 def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
     """Put NaN where a padded group has no measure."""
-    return values if mask is None else torch.where(mask, values, torch.nan)
+    if mask is None:
+        return values
+    return torch.where(mask[(..., *(None,) * (values.dim() - mask.dim()))], values, torch.nan)
 
 
 def _pooled(draws: Array) -> Array:
