@@ -108,6 +108,11 @@ def _with_batch_shape(distribution: Distribution, parameter: Tensor) -> Distribu
     wanted = torch.Size([n_chains, batch[1] if len(batch) == BATCH_DIMS else 1, n_draws])
     try:
         return distribution if batch == wanted else distribution.expand(wanted)
+    except NotImplementedError as error:
+        raise GPSError(
+            f"{type(distribution).__name__} has batch shape {tuple(batch)} where {tuple(wanted)} is needed, and no "
+            "expand(batch_shape): add that method, or let a parameter of every chain and draw enter the distribution"
+        ) from error
     except (RuntimeError, ValueError) as error:
         raise GPSError(
             f"the observation model's distribution has batch shape {tuple(batch)}, expected (chain, observation, draw) "
