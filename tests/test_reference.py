@@ -13,7 +13,10 @@ DIRECTIVE = re.compile(r"^\.\. auto(class|function|module):: (\S+)\n((?: +:.*\n)
 
 # What is declared or passed there is called by the training, not by people.
 CALLED_BY_TRAINING = {
-    *(f"gpsuq.core.{name}" for name in ("observations", "distances", "generators", "kernels", "parameters")),
+    *(
+        f"gpsuq.core.{name}"
+        for name in ("observations", "distances", "distributions", "generators", "kernels", "parameters")
+    ),
     *("gpsuq.engine.settings", "gpsuq.classify.networks", "gpsuq.tables.streaming", "paper.networks"),
 }
 CALLED_BY_REPORTS = {"gpsuq.reports.page"}

@@ -2,6 +2,7 @@ from ._version import __version__
 from .classify.estimator import GPSClassifier
 from .core.conformal import Conformal
 from .core.distances import MMD, EnergyDistance, SlicedWasserstein
+from .core.distributions import Censored, Ordinal, Truncated, ZeroInflated
 from .core.generators import MLP, FromModule
 from .core.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
 from .core.losses import class_score, predictive_score
@@ -25,6 +26,7 @@ __all__ = [
     "AdaptiveGaussian",
     "Algorithm",
     "Algorithm1",
+    "Censored",
     "Conformal",
     "Energy",
     "EnergyDistance",
@@ -41,6 +43,7 @@ __all__ = [
     "Mixture",
     "NoisyNetwork",
     "ObservationModel",
+    "Ordinal",
     "PaperRecipe",
     "Parameter",
     "ParquetRows",
@@ -51,7 +54,9 @@ __all__ = [
     "Scale",
     "SlicedWasserstein",
     "Slope",
+    "Truncated",
     "UQDistribution",
+    "ZeroInflated",
     "__version__",
     "class_score",
     "load",

@@ -1,9 +1,15 @@
 import pytest
 import torch
-from torch.distributions import Independent, Normal
+from torch.distributions import Independent, Normal, Poisson
 
 from gpsuq.core.expectations import draw_shifts, kernel_score
-from gpsuq.core.fused import gaussian_normal_score
+from gpsuq.core.fused import (
+    gaussian_normal_score,
+    poisson_half_sums,
+    product,
+    sum_of_gaussians,
+    sum_of_products,
+)
 from gpsuq.core.kernels import Gaussian, Mixture
 
 KERNEL = Mixture((Gaussian(0.3), Gaussian(2.0)), (0.3, 0.7))
@@ -83,3 +89,24 @@ def test_a_scale_that_all_chains_share_is_one_row(rng):
     each = gaussian_normal_score(loc, torch.ones(3, 5, 4, dtype=torch.float64), *arguments)
     for one, other in zip(shared, each, strict=True):
         assert torch.allclose(one, other)
+
+
+def test_sums_of_poisson_tables_are_those_of_whole_tables():
+    torch.manual_seed(0)
+    rate, weight = (torch.rand(2, 3, 7, dtype=torch.float64).mul(scale).requires_grad_() for scale in (30.0, 1.0))
+    counts = torch.arange(80, dtype=torch.float64)
+    table = weight.unsqueeze(-1) * Poisson(rate.unsqueeze(-1)).log_prob(counts).exp()
+    sums = poisson_half_sums(rate, weight, 80)
+    assert torch.allclose(sums, torch.stack([table[:, :, :3].sum(2), table[:, :, 3:].sum(2)], 2), atol=1e-8)
+    assert torch.autograd.gradcheck(lambda r, w: poisson_half_sums(r, w, 80) @ counts.sin(), (rate, weight))
+
+
+def test_products_and_sums_of_kernels_have_their_gradients():
+    torch.manual_seed(0)
+    chance = torch.rand(2, 3, 4, dtype=torch.float64).requires_grad_()
+    levels, mask = [(0.2, 0.8, 0.5), (0.9, 0.1, 0.5)], torch.tensor([True, True, False, True])
+    plain = sum(w * (o + g * chance[..., mask]).prod(-1) for o, g, w in levels)
+    assert torch.allclose(sum_of_products(chance, levels, mask), plain)
+    assert torch.autograd.gradcheck(lambda c: sum_of_products(c, levels, mask), chance)
+    assert torch.autograd.gradcheck(product, chance)
+    assert torch.autograd.gradcheck(lambda c: sum_of_gaussians(c, [(1.0, 0.5), (3.0, 0.2)]), chance)

@@ -22,22 +22,50 @@ Closed forms are registered per kernel and distribution, for one coordinate::
 ``p`` and ``q`` map the distribution's argument names to tensors. A subclass uses the closed form of its nearest
 registered base unless it redefines the kernel (``__call__``) or the law (``sample``, ``rsample``, ``log_prob``).
 Kernels that factorise extend a closed form to independent coordinates by themselves. Distributions on a finite or
-truncatable support need no registration.
+truncatable support need no registration, nor do mixtures, censored and zero-inflated distributions of what has closed
+forms. What has none is sampled: evenly where it has quantiles, by ``rsample``, or by ``sample`` and ``log_prob``; a
+density alone is summed over a grid.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.distributions import Binomial, Categorical, Distribution, Independent, Normal, OneHotCategorical, constraints
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    Independent,
+    MixtureSameFamily,
+    Normal,
+    OneHotCategorical,
+)
 
-from gpsuq.core.fused import Shifts, gaussian_normal_score
+from gpsuq.core import normals
+from gpsuq.core.distributions import (
+    Censored,
+    Truncated,
+    ZeroInflated,
+    defines,
+    example_of,
+    has_quantiles,
+    is_discrete,
+)
+from gpsuq.core.fused import Shifts, gaussian_normal_score, product, sum_of_products
 from gpsuq.core.kernels import Energy, Gaussian, Kernel, Mixture
+from gpsuq.core.supports import (
+    Table,
+    class_probabilities,
+    grid_table,
+    halves,
+    has_density_alone,
+    poisson_sums,
+    support_table,
+)
 from gpsuq.errors import GPSError
 
 Parameters = Mapping[str, Tensor]
@@ -50,16 +78,8 @@ DRAW_DIM = 2
 DEFAULT_OUTCOMES = 5
 """J, the outcomes sampled per draw where nothing better is known (the paper's choice)."""
 
-TAIL_MASS = 1e-5
-"""Largest probability that truncating an infinite support may leave out."""
-
-MAX_SUPPORT = 1024
-"""Largest support that is enumerated; beyond it outcomes are sampled."""
-
-MAX_TABLE = 2**23
-"""Most probabilities in one table (32 MB in float32); beyond it outcomes are sampled."""
-
-_TINY = 1e-37
+PLACED_OUTCOMES, _STRIDE = 8, 3
+"""Outcomes placed per draw where there are quantiles, and the step of the lattice on which those of two draws meet."""
 
 Key = tuple[type[Kernel], type[Distribution]]
 _Form = TypeVar("_Form", KernelMean, KernelPair)
@@ -149,11 +169,16 @@ def _registration(
 
 def _registered(kernel: Kernel, distribution: Distribution) -> tuple[Any, KernelMean, KernelPair] | None:
     """Find the closed forms of the most specific types, the kernel's first, and the distribution that they are of."""
-    for kind in _alike(type(kernel), "__call__"):
-        for law in _alike(type(distribution), "sample", "rsample", "log_prob"):
-            if (kind, law) in _MEANS and (kind, law) in _PAIRS:
-                return law, _MEANS[kind, law], _PAIRS[kind, law]
+    for law in _alike(type(distribution), "sample", "rsample", "log_prob"):
+        if (forms := _forms(kernel, law)) is not None:
+            return law, *forms
     return None
+
+
+def _forms(kernel: Kernel, law: type[Distribution]) -> tuple[KernelMean, KernelPair] | None:
+    """Find the closed forms of a distribution for the most specific type of the kernel."""
+    keys = ((kind, law) for kind in _alike(type(kernel), "__call__"))
+    return next(((_MEANS[key], _PAIRS[key]) for key in keys if key in _MEANS and key in _PAIRS), None)
 
 
 def _alike(kind: type, *methods: str) -> Iterator[Any]:
@@ -161,41 +186,46 @@ def _alike(kind: type, *methods: str) -> Iterator[Any]:
     return (base for base in kind.__mro__ if all(getattr(base, m, 0) is getattr(kind, m) for m in methods))
 
 
-def _gaussian_normal(bandwidth: float, difference: Tensor, variance: Tensor) -> Tensor:
-    r"""E exp(-(d + e)^2 / b) for e ~ N(0, v): :math:`\sqrt{b/(b+2v)} \exp(-d^2/(b+2v))`.
-
-    ``variance`` is in units of the bandwidth, v / b: squares of inverse variances would overflow where y is tiny.
-    """
-    shrink = (variance + 0.5).rsqrt() * math.sqrt(0.5)
-    return torch.exp((difference * (shrink * bandwidth**-0.5)).square().neg()) * shrink
-
-
 @register_kernel_mean(Gaussian, Normal)
 def _gaussian_normal_mean(kernel: Gaussian, y: Tensor, p: Parameters) -> Tensor:
-    return _gaussian_normal(kernel.value, y - p["loc"], (p["scale"] * kernel.value**-0.5).square())
+    return normals.gaussian(kernel.value, y - p["loc"], (p["scale"] * kernel.value**-0.5).square())
 
 
 @register_kernel_pair(Gaussian, Normal)
 def _gaussian_normal_pair(kernel: Gaussian, p: Parameters, q: Parameters) -> Tensor:
     first, second = ((r["scale"] * kernel.value**-0.5).square() for r in (p, q))
-    return _gaussian_normal(kernel.value, p["loc"] - q["loc"], first + second)
-
-
-def _energy_normal(difference: Tensor, scale: Tensor) -> Tensor:
-    r"""-E|d + e| for e ~ N(0, s^2): :math:`-s\,(2\varphi(a) + a(2\Phi(a) - 1))` with a = d / s."""
-    a = difference / scale
-    density = torch.exp(-0.5 * a.square()) * math.sqrt(2.0 / math.pi)
-    return -scale * (density + a * torch.erf(a * math.sqrt(0.5)))
+    return normals.gaussian(kernel.value, p["loc"] - q["loc"], first + second)
 
 
 @register_kernel_mean(Energy, Normal)
 def _energy_normal_mean(kernel: Energy, y: Tensor, p: Parameters) -> Tensor:
-    return _energy_normal(y - p["loc"], p["scale"]) * kernel.rate
+    return normals.energy(y - p["loc"], p["scale"]) * kernel.rate
 
 
 @register_kernel_pair(Energy, Normal)
 def _energy_normal_pair(kernel: Energy, p: Parameters, q: Parameters) -> Tensor:
-    return _energy_normal(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt()) * kernel.rate
+    return normals.energy(p["loc"] - q["loc"], (p["scale"].square() + q["scale"].square()).sqrt()) * kernel.rate
+
+
+@register_kernel_mean(Gaussian, Truncated)
+def _gaussian_truncated_mean(kernel: Gaussian, y: Tensor, p: Parameters) -> Tensor:
+    return normals.bounded_gaussian(kernel.value, y, normals.Bounded(**p))
+
+
+@register_kernel_pair(Gaussian, Truncated)
+def _gaussian_truncated_pair(kernel: Gaussian, p: Parameters, q: Parameters) -> Tensor:
+    mean = functools.partial(normals.bounded_gaussian, kernel.value)
+    return normals.bounded_pair(mean, normals.Bounded(**p), normals.Bounded(**q))
+
+
+@register_kernel_mean(Energy, Truncated)
+def _energy_truncated_mean(kernel: Energy, y: Tensor, p: Parameters) -> Tensor:
+    return normals.bounded_energy(y, normals.Bounded(**p)) * kernel.rate
+
+
+@register_kernel_pair(Energy, Truncated)
+def _energy_truncated_pair(kernel: Energy, p: Parameters, q: Parameters) -> Tensor:
+    return normals.bounded_pair(normals.bounded_energy, normals.Bounded(**p), normals.Bounded(**q)) * kernel.rate
 
 
 def kernel_score(
@@ -217,11 +247,21 @@ def kernel_score(
     n_pairs
         How many other draws each draw is paired with; None pairs all.
     """
+    shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
     if n_outcomes is None:
         exact = exact_score(kernel, distribution, y, mask=mask, n_pairs=n_pairs)
         if exact is not None:
             return exact
-    shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
+    if has_density_alone(base_distribution(distribution)) and _one_by_one(kernel, distribution):
+        base = base_distribution(distribution)
+        table = grid_table(base, y)
+        if _coordinates(distribution) == 0:
+            return _enumerated(kernel, base, table, y, all_pairs=n_pairs is None)
+        return _summed(kernel, distribution, table, y, mask, shifts)
+    if n_outcomes is None:
+        placed = _placed(kernel, distribution, y, mask, shifts)
+        if placed is not None:
+            return placed
     return _sampled(kernel, distribution, y, mask, DEFAULT_OUTCOMES if n_outcomes is None else n_outcomes, shifts)
 
 
@@ -230,17 +270,49 @@ def exact_score(
 ) -> Terms | None:
     """Return both terms of the kernel score with outcomes integrated out, or None where that cannot be done."""
     shifts = draw_shifts(distribution.batch_shape[DRAW_DIM], n_pairs)
-    for method in (_fused, _summed, _closed):
-        terms = method(kernel, distribution, y, mask, shifts)
-        if terms is None and isinstance(kernel, Mixture):
-            parts = [method(part, distribution, y, mask, shifts) for part in kernel.kernels]
-            if None not in parts:
-                terms = Terms(
-                    *(_weighted_sum(zip(kernel.weights, term, strict=True)) for term in zip(*parts, strict=True))
-                )
-        if terms is not None:
-            return terms
-    return None
+    if (terms := _fused(kernel, distribution, y, mask, shifts)) is not None:
+        return terms
+    if not _one_by_one(kernel, distribution):
+        return None
+    if (terms := _matched(kernel, distribution, y, mask, shifts)) is not None:
+        return terms
+    base = base_distribution(distribution)
+    if n_pairs is not None and _coordinates(distribution) == 0 and (summed := poisson_sums(base, y)) is not None:
+        return _of_halves(kernel, base, *summed, y, distribution.batch_shape[DRAW_DIM])
+    table = support_table(base, y)
+    if table is not None and _coordinates(distribution) == 0:
+        return _enumerated(kernel, base, table, y, all_pairs=n_pairs is None)
+    if table is not None:
+        return _summed(kernel, distribution, table, y, mask, shifts)
+    parts = []
+    for weight, part in _weighed(kernel):
+        if (terms := _closed(part, distribution, y, mask, shifts)) is None:
+            return None
+        parts.append((weight, terms))
+    return _added(parts)
+
+
+def _weighed(kernel: Kernel, weight: float = 1.0) -> list[tuple[float, Kernel]]:
+    """Return the kernels that a mixture consists of, with their weights; any other kernel by itself."""
+    if not isinstance(kernel, Mixture):
+        return [(weight, kernel)]
+    parts = zip(kernel.weights, kernel.kernels, strict=True)
+    return [inner for own, part in parts for inner in _weighed(part, weight * own)]
+
+
+def _added(parts: Sequence[tuple[float, Terms]]) -> Terms:
+    """Add up the terms of several kernels."""
+    return Terms(*(_weighted_sum((weight, terms[term]) for weight, terms in parts) for term in (0, 1)))
+
+
+def _coordinates(distribution: Distribution) -> int:
+    """Return how many dimensions hold independent coordinates; a one-hot vector is one coordinate."""
+    return len(distribution.event_shape) - len(base_distribution(distribution).event_shape)
+
+
+def _one_by_one(kernel: Kernel, distribution: Distribution) -> bool:
+    """Say whether the kernel is integrated one coordinate at a time: there is only one, or it is a product of them."""
+    return _coordinates(distribution) == 0 or all(part.factorises for _, part in _weighed(kernel))
 
 
 def draw_shifts(n_draws: int, n_pairs: int | None) -> Shifts:
@@ -284,14 +356,13 @@ def _roll(tensor: Tensor, shift: int) -> Tensor:
     return tensor if tensor.shape[DRAW_DIM] == 1 else tensor.roll(-shift, DRAW_DIM)
 
 
-def _product(values: Tensor, events: int, mask: Tensor | None) -> Tensor:
-    """Multiply over event dimensions; a coordinate that was not observed is a factor of 1."""
-    if events == 0:
+def _multiply(values: Tensor, coordinates: int, mask: Tensor | None) -> Tensor:
+    """Multiply over coordinates; one that was not observed is a factor of 1."""
+    if coordinates == 0:
         return values
-    logs = values.clamp_min(_TINY).log()
     if mask is not None:
-        logs = torch.where(mask, logs, torch.zeros_like(logs))
-    return logs.flatten(-events).sum(-1).exp()
+        values = torch.where(mask, values, 1.0)
+    return product(values.flatten(-coordinates))
 
 
 def _weighted_sum(parts: Iterable[tuple[float, Tensor]]) -> Tensor:
@@ -311,56 +382,253 @@ def _fused(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor |
 
 
 def _closed(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: Shifts) -> Terms | None:
-    """Use the registered closed forms."""
-    base, events = base_distribution(distribution), len(distribution.event_shape)
+    """Use the registered closed forms, also for what is composed of atoms and components that have them."""
+    base, coordinates = base_distribution(distribution), len(distribution.event_shape)
+    if base.event_shape:
+        return None
+    if isinstance(base, Censored | Truncated | ZeroInflated | MixtureSameFamily):
+        law = _composition(kernel, base)
+        if law is None:
+            return None
+        return _multiplied(_composed_mean(kernel, law, y), _composed_pair(kernel, law), coordinates, mask, shifts)
     found = _registered(kernel, base)
-    if found is None or (events > 0 and not kernel.factorises) or isinstance(base, Categorical) or base.event_shape:
+    if found is None:
         return None
     kind, mean, pair = found
-    p = {name: _compact(getattr(base, name)) for name in kind.arg_constraints if name in base.__dict__}
+    p = _arguments(kind, base)
 
     def paired(shift: int) -> Tensor:
         return pair(kernel, p, {name: _roll(value, shift) for name, value in p.items()})
 
-    return _multiplied(mean(kernel, y, p), paired, events, mask, shifts)
+    return _multiplied(mean(kernel, y, p), paired, coordinates, mask, shifts)
 
 
-def _summed(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: Shifts) -> Terms | None:
-    """Sum over a finite support: probabilities against the Gram matrix, linear in the number of draws."""
-    base = base_distribution(distribution)
-    # Coordinates that are independent, each with the whole support; a one-hot vector is one of them.
-    coordinates = len(distribution.event_shape) - len(base.event_shape)
-    if coordinates > 0 and not kernel.factorises:
+def _arguments(kind: Any, base: Distribution) -> dict[str, Tensor]:
+    """Return a distribution's arguments by name, none larger than it has to be."""
+    return {name: _compact(getattr(base, name)) for name in kind.arg_constraints if name in base.__dict__}
+
+
+class _Law(NamedTuple):
+    """The law of one coordinate, composed of atoms and of components with closed forms.
+
+    Atoms with their probabilities, and components with their weights and arguments, lie along a last dimension.
+    """
+
+    atoms: Tensor
+    masses: Tensor
+    weights: Tensor
+    arguments: dict[str, Tensor]
+    mean: KernelMean
+    pair: KernelPair
+
+
+def _composition(kernel: Kernel, base: Distribution) -> _Law | None:
+    """Take a distribution apart into atoms and components; None where these have no closed form, or atoms move."""
+    if isinstance(base, ZeroInflated):
+        law = _composition(kernel, base.base_dist)
+        return None if law is None else _with_zeros(law, _compact(base.share).unsqueeze(-1))
+    if isinstance(base, MixtureSameFamily):
+        law = _composition(kernel, base.component_distribution)
+        return None if law is None else _mixed(law, base.mixture_distribution.probs.unsqueeze(-1))
+    if isinstance(base, Censored | Truncated):
+        return _bounded(kernel, base)
+    found = _registered(kernel, base)
+    if found is None:
         return None
-    table = _support(base)
-    if table is None:
+    kind, mean, pair = found
+    p = {name: value.unsqueeze(-1) for name, value in _arguments(kind, base).items()}
+    one = _one(base)
+    return _Law(one[..., :0], one[..., :0], one, p, mean, pair)
+
+
+def _one(base: Distribution) -> Tensor:
+    """Return the weight of a single component, with as many dimensions as its arguments have."""
+    return example_of(base).new_ones((1,) * (len(base.batch_shape) + 1))
+
+
+def _with_zeros(law: _Law, share: Tensor) -> _Law:
+    """Add an atom at 0."""
+    atoms = torch.cat(_alongside(law.atoms, share.new_zeros(1)), -1)
+    masses = torch.cat(_alongside((1.0 - share) * law.masses, share), -1)
+    return law._replace(atoms=atoms, masses=masses, weights=(1.0 - share) * law.weights)
+
+
+def _alongside(*tensors: Tensor) -> list[Tensor]:
+    """Expand all dimensions but the last to a common shape."""
+    shape = torch.broadcast_shapes(*(tensor.shape[:-1] for tensor in tensors))
+    return [tensor.expand(*shape, tensor.shape[-1]) for tensor in tensors]
+
+
+def _mixed(law: _Law, probabilities: Tensor) -> _Law:
+    """Mix laws that lie along the last dimension of a batch, with probabilities (*batch, mixed, 1)."""
+
+    def flat(value: Tensor) -> Tensor:
+        width = value.shape[-1]
+        return value.expand(*value.shape[:-2], probabilities.shape[-2], width).flatten(-2)
+
+    weights, masses = probabilities * law.weights, probabilities * law.masses
+    arguments = {name: flat(value) for name, value in law.arguments.items()}
+    return law._replace(atoms=flat(law.atoms), masses=flat(masses), weights=flat(weights), arguments=arguments)
+
+
+def _bounded(kernel: Kernel, base: Censored | Truncated) -> _Law | None:
+    """Take a Normal between bounds as what it is inside, and what is piled up at them where it is censored."""
+    inner, forms = _registered(kernel, base.base_dist), _forms(kernel, Truncated)
+    if inner is None or inner[0] is not Normal or forms is None:
         return None
-    points, probabilities = table
-    atom_dims = points.dim() - 1
-    gram = kernel(points[:, None], points[None, :], atom_dims)
-    to_points = kernel(encode(base, y).unsqueeze(-1 - atom_dims), points, atom_dims)  # (1, n, 1, *coordinates, K)
-    if coordinates == 0:
-        total = probabilities.sum(DRAW_DIM)  # (chain, obs, K)
-        n_draws = distribution.batch_shape[DRAW_DIM]
-        fit = -2.0 / n_draws * (total * to_points.squeeze(DRAW_DIM)).sum(-1)
-        own = (probabilities * (probabilities @ gram)).sum((DRAW_DIM, -1))
-        pair = ((total * (total @ gram)).sum(-1) - own) / (n_draws * (n_draws - 1))
-        return Terms(*torch.broadcast_tensors(fit, pair))
-    to_y, smoothed = (probabilities * to_points).sum(-1), probabilities @ gram
+    names = {"loc": base.base_dist, "scale": base.base_dist, "lower": base, "upper": base}
+    p = {name: _compact(getattr(owner, name)).unsqueeze(-1) for name, owner in names.items()}
+    if isinstance(base, Truncated):
+        one = _one(base)
+        return _Law(one[..., :0], one[..., :0], one, p, *forms)
+    law = normals.Bounded(**p)
+    below, above = law.beyond()
+    ends = [(end, mass) for end, mass in ((law.lower, below), (law.upper, above)) if bool(end.isfinite().any())]
+    atoms = torch.cat(_alongside(*(torch.where(end.isfinite(), end, 0.0) for end, _ in ends)), -1)
+    if atoms.shape[DRAW_DIM] > 1:
+        return None
+    return _Law(atoms, torch.cat(_alongside(*(mass for _, mass in ends)), -1), law.mass(), p, *forms)
+
+
+def _composed_mean(kernel: Kernel, law: _Law, y: Tensor) -> Tensor:
+    """E k(y, Y): every atom and every component has its share."""
+    point = y.unsqueeze(-1)
+    total = _last_sum(law.weights * law.mean(kernel, point, law.arguments))
+    return total + (law.masses * kernel(point, law.atoms)).sum(-1) if law.atoms.shape[-1] else total
+
+
+def _composed_pair(kernel: Kernel, law: _Law) -> Callable[[int], Tensor]:
+    """E k(Y, Y') of draws a shift apart: atoms with atoms, atoms with components, components with components."""
+    first = {name: value.unsqueeze(-1) for name, value in law.arguments.items()}
+    second = {name: value.unsqueeze(-2) for name, value in law.arguments.items()}
+    if law.atoms.shape[-1]:
+        gram = kernel(law.atoms.unsqueeze(-1), law.atoms.unsqueeze(-2))
+        among = (gram * law.masses.unsqueeze(-2)).sum(-1)
+        inside = _last_sum(law.weights.unsqueeze(-2) * law.mean(kernel, law.atoms.unsqueeze(-1), second))
 
     def paired(shift: int) -> Tensor:
-        return (smoothed * _roll(probabilities, shift)).sum(-1)
+        other = {name: _roll(value, shift) for name, value in second.items()}
+        both = law.weights.unsqueeze(-1) * _roll(law.weights, shift).unsqueeze(-2)
+        total = _last_sum(_last_sum(both * law.pair(kernel, first, other)))
+        if law.atoms.shape[-1]:
+            ours, theirs = law.masses, _roll(law.masses, shift)
+            total = total + (ours * _roll(among + inside, shift) + theirs * inside).sum(-1)
+        return total
 
-    return _multiplied(to_y, paired, coordinates, mask, shifts)
+    return paired
+
+
+def _last_sum(values: Tensor) -> Tensor:
+    """Sum over the last dimension, at no cost where it has one entry."""
+    return values.squeeze(-1) if values.shape[-1] == 1 else values.sum(-1)
+
+
+def _enumerated(kernel: Kernel, base: Distribution, table: Table, y: Tensor, *, all_pairs: bool) -> Terms:
+    """Sum over a finite support: probabilities (chain, obs, draw, K) against the Gram matrix, linear in the draws.
+
+    All pairs of different draws are all pairs less each draw with itself. Where some pairs do, every draw of one half
+    meets every draw of the other.
+    """
+    points, probabilities = table
+    n_draws = probabilities.shape[DRAW_DIM]
+    if not all_pairs:
+        return _of_halves(kernel, base, points, halves(n_draws, probabilities) @ probabilities, y, n_draws)
+    gram, to_points = _kernel_of_points(kernel, base, points, y)
+    total, own = probabilities.sum(DRAW_DIM), probabilities * (probabilities @ gram)
+    pair = ((total * (total @ gram)).sum(-1) - own.sum((DRAW_DIM, -1))) / (n_draws * (n_draws - 1))
+    return Terms(*torch.broadcast_tensors(-2.0 / n_draws * (total * to_points).sum(-1), pair))
+
+
+def _of_halves(kernel: Kernel, base: Distribution, points: Tensor, sums: Tensor, y: Tensor, n_draws: int) -> Terms:
+    r"""Return the terms from probabilities that were summed over each half of the draws, (chain, obs, half, K).
+
+    The second one is :math:`\bar p_1' K \bar p_2`: single draws need not meet the Gram matrix.
+    """
+    gram, to_points = _kernel_of_points(kernel, base, points, y)
+    fit = -2.0 / n_draws * (sums.sum(DRAW_DIM) * to_points).sum(-1)
+    pair = ((sums[:, :, 0] @ gram) * sums[:, :, 1]).sum(-1) / (n_draws // 2 * (n_draws - n_draws // 2))
+    return Terms(*torch.broadcast_tensors(fit, pair))
+
+
+def _kernel_of_points(kernel: Kernel, base: Distribution, points: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the kernel between the points of a support, (K, K), and from observations to them, (chain, obs, K)."""
+    atom_dims = points.dim() - 1
+    observed = encode(base, y).unsqueeze(-1 - atom_dims)
+    to_points = kernel(observed, points, atom_dims).squeeze(DRAW_DIM)
+    return kernel(points[:, None], points[None, :], atom_dims), to_points
+
+
+def _summed(
+    kernel: Kernel, distribution: Distribution, table: Table, y: Tensor, mask: Tensor | None, shifts: Shifts
+) -> Terms:
+    """Sum over the finite support of every coordinate, and multiply over them."""
+    (points, probabilities), base = table, base_distribution(distribution)
+    atom_dims, coordinates = points.dim() - 1, _coordinates(distribution)
+    observed = encode(base, y).unsqueeze(-1 - atom_dims)
+    terms = []
+    for weight, part in _weighed(kernel):
+        to_y = (probabilities * part(observed, points, atom_dims)).sum(-1)
+        paired = _smoothed(probabilities, part(points[:, None], points[None, :], atom_dims))
+        terms.append((weight, _multiplied(to_y, paired, coordinates, mask, shifts)))
+    return _added(terms)
+
+
+def _smoothed(probabilities: Tensor, gram: Tensor) -> Callable[[int], Tensor]:
+    smoothed = probabilities @ gram
+    return lambda shift: (smoothed * _roll(probabilities, shift)).sum(-1)
+
+
+def _matched(
+    kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: Shifts
+) -> Terms | None:
+    """Multiply over binary or categorical coordinates, of which a kernel sees only whether two of them are the same.
+
+    All kernels of a mixture share P(Y = y) and P(Y = Y'), and no table of probabilities meets a Gram matrix.
+    """
+    base, coordinates = base_distribution(distribution), _coordinates(distribution)
+    if coordinates == 0 or not (type(base) is Bernoulli or isinstance(base, Categorical | OneHotCategorical)):
+        return None
+    binary = isinstance(base, Bernoulli)
+    points = torch.arange(2.0) if binary else torch.eye(base.param_shape[-1])
+    grams = [(weight, part(points[:, None], points[None, :], points.dim() - 1)) for weight, part in _weighed(kernel)]
+    if not all(_two_valued(gram) for _, gram in grams):
+        return None
+    levels = [(float(gram[0, -1]), float(gram[0, 0] - gram[0, -1]), weight) for weight, gram in grams]
+    seen = None if mask is None else mask.flatten(-coordinates)
+
+    def average(agreement: Tensor) -> Tensor:
+        return sum_of_products(agreement.flatten(-coordinates), levels, seen).mean(DRAW_DIM)
+
+    with_y, together = _agreement(base, y)
+    fit, pair = average(with_y), _weighted_sum((weight, average(together(shift))) for shift, weight in shifts)
+    return Terms(*torch.broadcast_tensors(-2.0 * fit, pair))
+
+
+def _two_valued(gram: Tensor) -> bool:
+    """Say whether the kernel has one value for outcomes that are the same, and one for all that are not."""
+    same = torch.eye(len(gram), dtype=torch.bool, device=gram.device)
+    return bool((gram == torch.where(same, gram[0, 0], gram[0, -1])).all())
+
+
+def _agreement(base: Distribution, y: Tensor) -> tuple[Tensor, Callable[[int], Tensor]]:
+    """Return P(Y = y) and, for a shift, P(Y = Y') of binary or categorical coordinates."""
+    if isinstance(base, Bernoulli):
+        lean = base.probs - 0.5
+        return 0.5 + lean * (2.0 * y - 1.0), lambda shift: 0.5 + 2.0 * (lean * _roll(lean, shift))
+    probabilities, label = class_probabilities(base), y.argmax(-1) if base.event_shape else y.long()
+    shape = torch.broadcast_shapes(label.shape, probabilities.shape[:-1])
+    wide = probabilities.expand(*shape, probabilities.shape[-1])
+    with_y = wide.gather(-1, label.expand(shape).unsqueeze(-1)).squeeze(-1)
+    return with_y, lambda shift: (probabilities * _roll(probabilities, shift)).sum(-1)
 
 
 def _multiplied(
-    to_y: Tensor, paired: Callable[[int], Tensor], events: int, mask: Tensor | None, shifts: Shifts
+    to_y: Tensor, paired: Callable[[int], Tensor], coordinates: int, mask: Tensor | None, shifts: Shifts
 ) -> Terms:
     """Multiply E k(y, Y) and, for every shift, E k(Y, Y') over coordinates, and average over draws."""
 
     def average(values: Tensor) -> Tensor:
-        values = _product(values, events, mask)
+        values = _multiply(values, coordinates, mask)
         return values.squeeze(DRAW_DIM) if values.shape[DRAW_DIM] == 1 else values.mean(DRAW_DIM)
 
     fit, pair = -2.0 * average(to_y), _weighted_sum((weight, average(paired(shift))) for shift, weight in shifts)
@@ -381,47 +649,70 @@ def predictive_mean(distribution: Distribution) -> Tensor:
     return base.probs if isinstance(base, Categorical) else distribution.mean
 
 
-def _support(base: Distribution) -> tuple[Tensor, Tensor] | None:
-    """Return the support's points ``(K, *atom)`` and their probabilities ``(chain, obs, draw, *event, K)``, or None."""
-    if isinstance(base, Categorical | OneHotCategorical):
-        return torch.eye(base.param_shape[-1], dtype=base.probs.dtype, device=base.probs.device), base.probs
-    if base.event_shape or not getattr(base.support, "is_discrete", False):
+def _placed(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor | None, shifts: Shifts) -> Terms | None:
+    """Estimate both terms from outcomes that are spread evenly over each law; None where that cannot be done.
+
+    Outcomes of two draws meet on a lattice: each pair is a point of the unit square, and they fill it evenly.
+    """
+    base, coordinates = base_distribution(distribution), _coordinates(distribution)
+    if base.event_shape or not is_placed(base) or not _one_by_one(kernel, distribution):
         return None
-    if isinstance(base, Binomial):
-        return _enumerate(base, int(base.total_count.max()) + 1, base.total_count)
-    if base.has_enumerate_support:
-        values = base.enumerate_support(expand=False).flatten()
-        return values, _pmf(base, values)
-    return _truncated(base) if base.support is constraints.nonnegative_integer else None
+    outcomes, masses = _cloud(base)
+    meets = torch.arange(PLACED_OUTCOMES, device=outcomes.device) * _STRIDE % PLACED_OUTCOMES
+    partners, point = outcomes[meets], y.unsqueeze(-1)
+
+    def terms(part: Kernel) -> Terms:
+        def paired(shift: int) -> Tensor:
+            others = partners.roll(-shift, 1 + DRAW_DIM)
+            if masses is None:
+                return part(outcomes, others).mean(0).squeeze(-1)
+            both = masses.unsqueeze(-1) * _roll(masses, shift).unsqueeze(-2)
+            return (both * part(outcomes.unsqueeze(-1), others.unsqueeze(-2)).mean(0)).sum((-1, -2))
+
+        to_y = part(outcomes, point).mean(0)
+        to_y = to_y.squeeze(-1) if masses is None else (masses * to_y).sum(-1)
+        return _multiplied(to_y, paired, coordinates, mask, shifts)
+
+    parts = _weighed(kernel) if coordinates else [(1.0, kernel)]
+    return _added([(weight, terms(part)) for weight, part in parts])
 
 
-def _pmf(base: Distribution, values: Tensor, largest: Tensor | None = None) -> Tensor:
-    """Return the probabilities of values (K,), (*batch, K); they are 0 above ``largest``."""
-    shaped = values.reshape(-1, *(1,) * len(base.batch_shape))
-    if largest is None:
-        return base.log_prob(shaped).exp().movedim(0, -1)
-    return (base.log_prob(torch.minimum(shaped, largest)).exp() * (shaped <= largest)).movedim(0, -1)
+def is_placed(base: Distribution) -> bool:
+    """Say whether outcomes of a continuous number are spread evenly by its quantiles, or by those of its components.
+
+    >>> from torch.distributions import Gamma, Weibull
+    >>> is_placed(ZeroInflated(Weibull(1.0, 1.5), 0.2)), is_placed(Gamma(1.0, 1.5))
+    (True, False)
+    """
+    if isinstance(base, ZeroInflated):
+        return is_placed(base.base_dist)
+    if isinstance(base, MixtureSameFamily):
+        return is_placed(base.component_distribution)
+    return has_quantiles(base) and not is_discrete(base)
 
 
-def _enumerate(base: Distribution, size: int, largest: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
-    """Enumerate 0..size-1, with probability 0 above ``largest``; None where that would take too much memory."""
-    if size > MAX_SUPPORT or size * base.batch_shape.numel() > MAX_TABLE:
-        return None
-    values = torch.arange(size, dtype=base.mean.dtype, device=base.mean.device)
-    return values, _pmf(base, values, largest)
+def _cloud(base: Distribution) -> tuple[Tensor, Tensor | None]:
+    """Return outcomes (outcome, *batch, component) and the components' weights (*batch, component), with gradients.
 
-
-def _truncated(base: Distribution) -> tuple[Tensor, Tensor] | None:
-    """Enumerate 0..K-1 with K doubled until at most ``TAIL_MASS`` is left out; None where that takes too many."""
-    with torch.no_grad():
-        tops = base.mean + 6.0 * base.stddev
-        tops = tops[torch.isfinite(tops)]  # a chain that diverged must not stop the others
-    size = int(tops.max()) + 12 if tops.numel() else MAX_SUPPORT + 1
-    while (table := _enumerate(base, size)) is not None:
-        if not bool((1.0 - table[1].detach().sum(-1) > TAIL_MASS).any()):
-            return table
-        size *= 2
-    return None
+    Which component an outcome comes from is not sampled: its weight says how often. None where there is but one.
+    """
+    if isinstance(base, ZeroInflated):
+        outcomes, masses = _cloud(base.base_dist)
+        share, rest = base.share.unsqueeze(-1), (1.0 - base.share).unsqueeze(-1)
+        outcomes = torch.cat([outcomes, torch.zeros_like(outcomes[..., :1])], -1)
+        return outcomes, torch.cat([rest if masses is None else rest * masses, share], -1)
+    if isinstance(base, MixtureSameFamily):
+        outcomes, masses = _cloud(base.component_distribution)
+        weights = base.mixture_distribution.probs.unsqueeze(-1)
+        return outcomes.flatten(-2), (weights if masses is None else weights * masses).flatten(-2)
+    example = example_of(base)
+    start = torch.rand(base.batch_shape, dtype=example.dtype, device=example.device)
+    steps = torch.arange(PLACED_OUTCOMES, dtype=example.dtype, device=example.device) / PLACED_OUTCOMES
+    turned = steps.reshape(-1, *(1,) * start.dim()) + start  # up to 2: the lattice begins anew at 1
+    # Levels go up and down again, twice, so that there is no jump where the lattice begins anew.
+    edge = torch.finfo(example.dtype).eps
+    levels = (1.0 - ((2.0 * turned - 2.0).abs() - 1.0).abs()).clamp(edge, 1.0 - edge)
+    return base.icdf(levels).unsqueeze(-1), None
 
 
 def _sampled(
@@ -431,8 +722,7 @@ def _sampled(
     if n_outcomes < 1:
         raise GPSError(f"n_outcomes must be at least 1, got {n_outcomes}")
     events = len(distribution.event_shape) + isinstance(base_distribution(distribution), Categorical)  # one-hot
-    reparameterised, size = distribution.has_rsample, torch.Size([n_outcomes])
-    outcomes = distribution.rsample(size) if reparameterised else _sample_without_gradient(distribution, size)
+    outcomes, differentiable = _outcomes(distribution, torch.Size([n_outcomes]))
     atoms, y = encode(distribution, outcomes), encode(distribution, y)
     if mask is not None and mask.dim() < y.dim():
         mask = mask.unsqueeze(-1)  # an unobserved category is an unobserved one-hot vector
@@ -440,7 +730,7 @@ def _sampled(
     fit = -2.0 * to_y.mean((0, 1 + DRAW_DIM))
     paired = [(weight, kernel(atoms, atoms.roll(-shift, 1 + DRAW_DIM), events, mask)) for shift, weight in shifts]
     pair = _weighted_sum((weight, values.mean((0, 1 + DRAW_DIM))) for weight, values in paired)
-    if not reparameterised:
+    if not differentiable:
         # An outcome meets the draw ahead of it and the draw behind it, at every shift.
         both = ((w, v + v.roll(shift, 1 + DRAW_DIM)) for (shift, _), (w, v) in zip(shifts, paired, strict=True))
         rewards = -2.0 * to_y + _weighted_sum(both)
@@ -449,25 +739,48 @@ def _sampled(
     return Terms(*torch.broadcast_tensors(fit, pair))
 
 
-def _sample_without_gradient(distribution: Distribution, size: torch.Size) -> Tensor:
-    name = type(base_distribution(distribution)).__name__
-    if size[0] < 2:
+def _outcomes(distribution: Distribution, size: torch.Size) -> tuple[Tensor, bool]:
+    """Sample outcomes by whatever the distribution has, and say whether gradients pass through them."""
+    base = base_distribution(distribution)
+    name, by_density = type(base).__name__, defines(base, "log_prob")
+    if not (defines(base, "sample") or defines(base, "rsample")):
+        has = "log_prob, but not for single numbers of a continuous support" if by_density else "neither"
         raise GPSError(
-            f"{name} has no reparameterised sampler, so its gradient is estimated with a leave-one-out baseline, which "
-            "needs n_outcomes >= 2"
+            f"no expectation for {name}: it needs rsample(sample_shape), or sample(sample_shape) and log_prob(value), "
+            f"or, for numbers, log_prob alone, and it has {has}; or register closed forms with "
+            "gpsuq.core.expectations.register_kernel_mean and register_kernel_pair"
         )
     try:
+        if distribution.has_rsample or not defines(base, "sample"):
+            return distribution.rsample(size), True
+        if not by_density:
+            return _differentiable_sample(distribution, size), True
+        if size[0] < 2:
+            raise GPSError(
+                f"{name} has no reparameterised sampler, so its gradient is estimated with a leave-one-out baseline, "
+                "which needs n_outcomes >= 2"
+            )
         with torch.no_grad():
-            return distribution.sample(size)
-    except NotImplementedError as error:
-        raise GPSError(
-            f"no expectation for {name}: it has no registered closed form, no finite support and no sampler; "
-            "register one with gpsuq.core.expectations.register_kernel_mean and register_kernel_pair"
-        ) from error
+            return distribution.sample(size), False
+    except GPSError:
+        raise
     except (RuntimeError, ValueError) as error:
         raise GPSError(
             f"sampling {name} failed ({error}): its parameters have diverged; lower the learning rate"
         ) from error
+
+
+def _differentiable_sample(distribution: Distribution, size: torch.Size) -> Tensor:
+    """Sample from a distribution without log_prob; an error where gradients do not pass through what it samples."""
+    base, outcomes = base_distribution(distribution), distribution.sample(size)
+    moves = any(isinstance(value, Tensor) and value.requires_grad for value in vars(base).values())
+    if torch.is_grad_enabled() and moves and not outcomes.requires_grad:
+        raise GPSError(
+            f"{type(base).__name__} cannot be trained: its sample() is not a differentiable function of its "
+            "parameters, and it has no log_prob; write sample() with torch operations on the parameters (as rsample "
+            "would be), or add log_prob(value)"
+        )
+    return outcomes
 
 
 def _score_function(distribution: Distribution, outcomes: Tensor, rewards: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ many bandwidths and shifts there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,9 +16,12 @@ from torch.autograd.function import once_differentiable
 
 Bandwidths = Sequence[tuple[float, float]]
 Shifts = Sequence[tuple[int, float]]
-"""Pairs (bandwidth, weight) and (shift, weight)."""
+Levels = Sequence[tuple[float, float, float]]
+"""Pairs (bandwidth, weight) and (shift, weight); triples (value if outcomes differ, gain if they agree, weight)."""
 
 _DRAW = 2
+_GROUPS, _CACHED = 16, 2**20  # of draws, and numbers at once: what stays in the processor's cache
+_LOWEST_EXPONENT = -80.0  # below, numbers of single precision are denormal and slow
 
 
 class _GaussianNormalScore(torch.autograd.Function):
@@ -106,6 +109,164 @@ def _pull_back(upstream: Tensor, slopes: Tensor, shape: torch.Size) -> Tensor:
     if slopes.shape[1] > 1 and shape[1] == 1:
         return torch.bmm(upstream.unsqueeze(1), slopes)
     return upstream.unsqueeze(_DRAW) * slopes
+
+
+class _Product(torch.autograd.Function):
+    """The product over the last dimension; its slopes are the product over the factors."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        values = values.clamp_min(torch.finfo(values.dtype).tiny)
+        result = values.prod(-1)
+        ctx.save_for_backward(values, result)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        values, result = ctx.saved_tensors
+        return cast(Tensor, (upstream * result).unsqueeze(-1) / values)
+
+
+def product(values: Tensor) -> Tensor:
+    """Return the product of positive numbers over the last dimension; a factor of 0 counts as the smallest number.
+
+    >>> product(torch.tensor([[2.0, 3.0], [4.0, 0.5]]))
+    tensor([6., 2.])
+    """
+    result: Tensor = _Product.apply(values)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _SumOfProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, chance: Tensor, mask: Tensor | None, levels: Levels) -> Tensor:
+        total, slopes = None, None
+        for other, gain, weight in levels:
+            values = (chance * gain).add_(other)
+            if mask is not None:
+                values = torch.where(mask, values, 1.0)
+            result = values.prod(-1).mul_(weight)
+            if ctx.needs_input_grad[0]:
+                slope = torch.div((result * gain).unsqueeze(-1), values, out=values)
+                slopes = slope if slopes is None else slopes.add_(slope)
+            total = result if total is None else total.add_(result)
+        if slopes is not None and mask is not None:
+            slopes = slopes.mul_(mask)
+        ctx.save_for_backward(slopes)
+        return cast(Tensor, total)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        (slopes,) = ctx.saved_tensors
+        return upstream.unsqueeze(-1) * slopes, None, None
+
+
+def sum_of_products(chance: Tensor, levels: Levels, mask: Tensor | None = None) -> Tensor:
+    r"""Return :math:`\sum_l w_l \prod_t (o_l + g_l c_t)` over the last dimension of c, for levels (o, g, w).
+
+    This is what kernels make of coordinates that agree with probability c; where the mask is false they are 1.
+
+    >>> sum_of_products(torch.tensor([0.5, 1.0]), [(0.0, 1.0, 0.5), (1.0, 1.0, 0.5)])  # half of 0.5 and of 1.5 x 2
+    tensor(1.7500)
+    """
+    result: Tensor = _SumOfProducts.apply(chance, mask, tuple(levels))  # type: ignore[no-untyped-call]
+    return result
+
+
+class _PoissonHalfSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rate: Tensor, weight: Tensor, size: int) -> Tensor:
+        half, sums = rate.shape[_DRAW] // 2, rate.new_zeros(*rate.shape[:_DRAW], 2, size)
+        # Of sorted rates, a few at a time, most need few counts. A logarithm must be finite.
+        positive = rate.clamp_min(torch.finfo(rate.dtype).tiny)
+        ordered = [part.sort(_DRAW) for part in (positive[:, :, :half], positive[:, :, half:])]
+        order = torch.cat([ordered[0].indices, ordered[1].indices + half], _DRAW)
+        rate, weight = torch.cat([part.values for part in ordered], _DRAW), weight.gather(_DRAW, order)
+        ctx.groups = _groups(rate, half, size)
+        for draws, width in ctx.groups:
+            table = _poisson_table(rate[:, :, draws], width)
+            sums[:, :, int(draws.start >= half), :width] += (weight[:, :, draws].unsqueeze(-2) @ table).squeeze(-2)
+        ctx.save_for_backward(rate, weight, order)
+        return sums
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
+        rate, weight, order = ctx.saved_tensors
+        # The slope of p_k is p_{k-1} - p_k: what a sum gains from a higher rate is what one more count would add.
+        more = torch.cat([upstream[..., 1:], upstream[..., -1:]], -1) - upstream
+        both = torch.stack([more, upstream], -1)  # (chain, obs, half, K, 2)
+        by_rate, by_weight = torch.empty_like(rate), torch.empty_like(rate)
+        for draws, width in ctx.groups:
+            half = int(draws.start >= rate.shape[_DRAW] // 2)
+            slopes = _poisson_table(rate[:, :, draws], width) @ both[:, :, half, :width]
+            by_rate[:, :, draws], by_weight[:, :, draws] = slopes[..., 0], slopes[..., 1]
+        back = [torch.empty_like(rate).scatter_(_DRAW, order, part) for part in (weight * by_rate, by_weight)]
+        return back[0], back[1], None
+
+
+def _groups(rate: Tensor, half: int, size: int) -> list[tuple[slice, int]]:
+    """Return neighbouring draws of sorted halves, as many as fit in a cache, and how many counts they need."""
+    n_draws = rate.shape[_DRAW]
+    most = max(1, min(-(-n_draws // _GROUPS), _CACHED // max(1, rate[:, :, 0].numel() * size)))
+    found = []
+    for first, end in ((0, half), (half, n_draws)):
+        for start in range(first, end, most):
+            draws = slice(start, min(start + most, end))
+            top = float(rate[:, :, draws.stop - 1].nan_to_num(0.0).max())  # a chain that diverged must not stop others
+            found.append((draws, size if top > size else min(size, int(top + 6.0 * top**0.5) + 12)))
+    return found
+
+
+def _poisson_table(rate: Tensor, width: int) -> Tensor:
+    counts = torch.arange(width, dtype=rate.dtype, device=rate.device)
+    exponent = (rate.log().unsqueeze(-1) * counts).sub_(rate.unsqueeze(-1)).sub_((counts + 1.0).lgamma())
+    return exponent.clamp_min_(_LOWEST_EXPONENT).exp_()
+
+
+def poisson_half_sums(rate: Tensor, weight: Tensor, size: int) -> Tensor:
+    """Return the probabilities of counts, weighted and summed over each half of the draws: (chain, obs, 2, size).
+
+    A draw takes as many counts as draws with similar rates need, and no table of all of them is ever kept.
+
+    >>> rate = torch.tensor([[[2.0, 1.0]]])  # one chain, one observation, two draws
+    >>> poisson_half_sums(rate, torch.ones_like(rate), 3)
+    tensor([[[[0.1353, 0.2707, 0.2707],
+              [0.3679, 0.3679, 0.1839]]]])
+    """
+    result: Tensor = _PoissonHalfSums.apply(rate, weight, size)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _SumOfGaussians(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, squared: Tensor, bandwidths: Bandwidths) -> Tensor:
+        total, slope = None, None
+        for bandwidth, weight in bandwidths:
+            value = torch.exp(squared * (-1.0 / bandwidth)).mul_(weight)
+            if ctx.needs_input_grad[0]:
+                slope = value * (-1.0 / bandwidth) if slope is None else slope.add_(value, alpha=-1.0 / bandwidth)
+            total = value if total is None else total.add_(value)
+        ctx.save_for_backward(slope)
+        return cast(Tensor, total)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return upstream * slope, None
+
+
+def sum_of_gaussians(squared: Tensor, bandwidths: Bandwidths) -> Tensor:
+    r"""Return :math:`\sum_b w_b \exp(-d^2 / b)` of squared distances; one tensor is kept for its gradient.
+
+    >>> sum_of_gaussians(torch.tensor([0.0, 1.0]), [(1.0, 0.5), (2.0, 0.5)])
+    tensor([1.0000, 0.4872])
+    """
+    result: Tensor = _SumOfGaussians.apply(squared, tuple(bandwidths))  # type: ignore[no-untyped-call]
+    return result
 
 
 def gaussian_normal_score(

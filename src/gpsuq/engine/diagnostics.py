@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch.distributions import Categorical
 
-from gpsuq.core.expectations import DEFAULT_OUTCOMES, base_distribution, exact_score
+from gpsuq.core.expectations import DEFAULT_OUTCOMES, base_distribution, exact_score, is_placed
 from gpsuq.core.kernels import Gaussian, Kernel, Laplace, Mixture
+from gpsuq.core.supports import GRID_POINTS, has_density_alone
 from gpsuq.engine.generative import (
     TrainingState,
     evaluate,
@@ -73,6 +74,8 @@ def exactly_scored(state: TrainingState) -> bool:
         return False
     step = replace(state.problem, evaluation_draws=algorithm.n_draws, evaluation_rows=algorithm.batch_size)
     predictive, batch = sampled_predictive(replace(state, problem=step), some_rows(step), "sampled")
+    if is_placed(base_distribution(predictive)):
+        return True
     return exact_score(kernel, predictive, batch.y, mask=batch.mask, n_pairs=1) is not None
 
 
@@ -81,10 +84,17 @@ def _sampled(state: TrainingState) -> Finding | None:
     kernel = getattr(state.loss.distance, "kernel", None)
     if state.problem.algorithm.n_outcomes is not None or not isinstance(kernel, Kernel) or exactly_scored(state):
         return None
-    predictive, _ = sampled_predictive(state, some_rows(state.problem), "sampled")
+    base = base_distribution(sampled_predictive(state, some_rows(state.problem), "sampled")[0])
+    if has_density_alone(base):
+        return Finding(
+            "grid",
+            f"{type(base).__name__} has log_prob alone, so outcomes were taken from a grid of at most {GRID_POINTS} "
+            "points over twice the range of y: where the density is narrower than its step the score is rough; add "
+            "rsample or sample",
+        )
     return Finding(
         "sampled",
-        f"the kernel score of {type(base_distribution(predictive)).__name__} outcomes has no closed form for the "
+        f"the kernel score of {type(base).__name__} outcomes has no closed form for the "
         f"kernel {type(kernel).__name__} and no support small enough to sum over, so {DEFAULT_OUTCOMES} outcomes of "
         "each draw were sampled: the score is right on average, but noisier; pass Algorithm(n_outcomes=...) for more "
         "of them (and no such warning), or register a closed form with "
