@@ -25,7 +25,7 @@ Array = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Conformal:
-    """Scores |u - 1/2| of rows that were not fitted, in order, for all rows or for each group (Mondrian).
+    r"""Scores :math:`|u - 1/2|` of rows that were not fitted, in order, for all rows or for each group (Mondrian).
 
     Of any model that has ``predict_cdf(X, y)`` and ``predict_quantiles(X, levels)``:
 
