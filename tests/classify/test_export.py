@@ -52,7 +52,9 @@ def test_parts_say_what_the_network_says(tmp_path, layer, width):
 
 
 def test_a_table_without_a_trunk_and_its_verdict(tmp_path):
-    X = RNG.normal(size=(200, 3))
+    random = np.random.default_rng(1)
+    X = random.normal(size=(200, 3))
+    torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
     model = GPSClassifier(network, "0", recipe=QUICK).fit(X, X[:, 0] > 0)
     model.calibrate(X, X[:, 0] > 0, target=0.8, of="coverage")
@@ -61,13 +63,15 @@ def test_a_table_without_a_trunk_and_its_verdict(tmp_path):
     assert about["classes"] == [False, True]
     assert about["input_shape"] == [3]
     assert about["certain_above"] == model.certain_above_
-    noise = RNG.normal(size=(400, about["noise_dim"])).astype(np.float32)
+    noise = random.normal(size=(4_000, about["noise_dim"])).astype(np.float32)
     logits, features = run(directory, X.astype(np.float32), noise)
     np.testing.assert_array_equal(features, X.astype(np.float32))
     p = np.exp(logits - logits.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
-    certain = np.quantile(p, about["uqc_level"], axis=1).max(1) > about["certain_above"]
-    assert (certain != model.uncertainty(X).uncertain).mean() > 0.95  # other draws, the same verdicts
+    above = np.quantile(p, about["uqc_level"], axis=1).max(1) - about["certain_above"]
+    clear = np.abs(above) > 0.02  # other draws, so a row at the threshold may fall on either side
+    assert clear.mean() > 0.5
+    np.testing.assert_array_equal(above[clear] <= 0, model.uncertainty(X, n_draws=4_000).uncertain[clear])
 
 
 def test_what_is_there_is_kept_unless_forced(tmp_path):
