@@ -12,6 +12,7 @@ from torch.distributions import (
     Bernoulli,
     Binomial,
     Categorical,
+    Distribution,
     Independent,
     NegativeBinomial,
     Normal,
@@ -551,3 +552,41 @@ def test_observations_too_small_to_square_are_refused(rng):
     model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
     with pytest.raises(GPSError, match="rescale y"):
         GPS(model, algorithm=Algorithm(n_steps=1)).fit(1e-30 * rng.normal(size=30))
+
+
+class OfOnesOwn(Distribution):
+    """As little as a user may write; no support, no arguments, no moments, no expand."""
+
+    def __init__(self, loc):
+        self.loc = loc
+        super().__init__(loc.shape, validate_args=False)
+
+
+class Density(OfOnesOwn):
+    def log_prob(self, value):
+        return Normal(self.loc, 0.5).log_prob(value)
+
+
+class Sampler(OfOnesOwn):
+    def sample(self, sample_shape=()):
+        return self.loc + 0.5 * torch.randn(*sample_shape, *self.loc.shape)
+
+
+@pytest.mark.parametrize(("kind", "finding"), [(Density, "log_prob alone"), (Sampler, "were sampled")])
+def test_a_density_or_a_sampler_of_ones_own_is_a_model(kind, finding):
+    """Two groups at -2 and 2: the law of their centres has standard deviation 2, here within 10%."""
+    generator = torch.Generator().manual_seed(0)
+    y = 0.5 * torch.randn(300, generator=generator) + 4.0 * torch.randint(0, 2, (300,), generator=generator) - 2.0
+    model = ObservationModel(lambda theta: kind(theta), theta=Location())
+    with pytest.warns(GPSWarning, match=finding):
+        uq = GPS(model, algorithm=Algorithm(n_steps=200), n_chains=2).fit(y)
+    assert float(uq.draws(1000)["theta"].std()) == pytest.approx(2.0, rel=0.1)
+    if kind is Sampler:
+        assert uq.predict_draws(n_draws=10).shape == (2, 10, 1)
+        with pytest.raises(GPSError, match="no method expand"):
+            uq.predict_draws(n_draws=10, n_observations=3)
+    else:
+        with pytest.raises(GPSError, match="Density has no sample"):
+            uq.predict_draws(n_draws=10)
+    with pytest.raises(GPSError, match=f"{kind.__name__} has no mean"):
+        uq.predict_mean()

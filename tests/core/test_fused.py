@@ -97,7 +97,7 @@ def test_sums_of_poisson_tables_are_those_of_whole_tables():
     counts = torch.arange(80, dtype=torch.float64)
     table = weight.unsqueeze(-1) * Poisson(rate.unsqueeze(-1)).log_prob(counts).exp()
     sums = poisson_half_sums(rate, weight, 80)
-    assert torch.allclose(sums, torch.stack([table[:, :, :3].sum(2), table[:, :, 3:].sum(2)], 2), atol=1e-8)
+    assert torch.allclose(sums, torch.stack([table[:, :, :3].sum(2), table[:, :, 3:].sum(2)], 2), atol=1e-6)
     assert torch.autograd.gradcheck(lambda r, w: poisson_half_sums(r, w, 80) @ counts.sin(), (rate, weight))
 
 

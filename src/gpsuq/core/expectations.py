@@ -81,6 +81,9 @@ DEFAULT_OUTCOMES = 5
 PLACED_OUTCOMES, _STRIDE = 8, 3
 """Outcomes placed per draw where there are quantiles, and the step of the lattice on which those of two draws meet."""
 
+MOST_COORDINATES = 64
+"""Binary or categorical coordinates of one observation that are compared at a time."""
+
 Key = tuple[type[Kernel], type[Distribution]]
 _Form = TypeVar("_Form", KernelMean, KernelPair)
 
@@ -284,12 +287,24 @@ def exact_score(
         return _enumerated(kernel, base, table, y, all_pairs=n_pairs is None)
     if table is not None:
         return _summed(kernel, distribution, table, y, mask, shifts)
+    if n_pairs is not None and _takes_nodes(base):
+        return None
     parts = []
     for weight, part in _weighed(kernel):
         if (terms := _closed(part, distribution, y, mask, shifts)) is None:
             return None
         parts.append((weight, terms))
     return _added(parts)
+
+
+def _takes_nodes(base: Distribution) -> bool:
+    """Say whether two outcomes are integrated over nodes: exact, but ten times as long as placing outcomes evenly.
+
+    Where some pairs of draws stand for all, that would be more exact than what it is added to.
+    """
+    if isinstance(base, MixtureSameFamily):
+        return _takes_nodes(base.component_distribution)
+    return isinstance(base, Censored | Truncated) or (isinstance(base, ZeroInflated) and _takes_nodes(base.base_dist))
 
 
 def _weighed(kernel: Kernel, weight: float = 1.0) -> list[tuple[float, Kernel]]:
@@ -583,7 +598,9 @@ def _matched(
 ) -> Terms | None:
     """Multiply over binary or categorical coordinates, of which a kernel sees only whether two of them are the same.
 
-    All kernels of a mixture share P(Y = y) and P(Y = Y'), and no table of probabilities meets a Gram matrix.
+    All kernels of a mixture share P(Y = y) and P(Y = Y'), and no table of probabilities meets a Gram matrix. Of a long
+    sequence, ``MOST_COORDINATES`` that are chosen anew at every call stand for all: the kernel is then the mean over
+    choices of the product over the chosen ones, each factor raised to the power of how many it stands for.
     """
     base, coordinates = base_distribution(distribution), _coordinates(distribution)
     if coordinates == 0 or not (type(base) is Bernoulli or isinstance(base, Categorical | OneHotCategorical)):
@@ -593,15 +610,28 @@ def _matched(
     grams = [(weight, part(points[:, None], points[None, :], points.dim() - 1)) for weight, part in _weighed(kernel)]
     if not all(_two_valued(gram) for _, gram in grams):
         return None
-    levels = [(float(gram[0, -1]), float(gram[0, 0] - gram[0, -1]), weight) for weight, gram in grams]
-    seen = None if mask is None else mask.flatten(-coordinates)
+    probabilities = (
+        base.probs.flatten(-coordinates) if binary else class_probabilities(base).flatten(-1 - coordinates, -2)
+    )
+    y, seen = _labels(base, y).flatten(-coordinates), None if mask is None else mask.flatten(-coordinates)
+    length, power = y.shape[-1], 1.0
+    if seen is None and length > MOST_COORDINATES:  # groups of different lengths may have seen none of those chosen
+        chosen, power = torch.randperm(length, device=y.device)[:MOST_COORDINATES], length / MOST_COORDINATES
+        y, probabilities = y[..., chosen], probabilities.index_select(-1 if binary else -2, chosen)
+    ends = [(weight, float(gram[0, -1]) ** power, float(gram[0, 0]) ** power) for weight, gram in grams]
+    levels = [(other, same - other, weight) for weight, other, same in ends]
+    with_y, together = _agreement(probabilities, y, binary=binary)
 
     def average(agreement: Tensor) -> Tensor:
-        return sum_of_products(agreement.flatten(-coordinates), levels, seen).mean(DRAW_DIM)
+        return sum_of_products(agreement, levels, seen).mean(DRAW_DIM)
 
-    with_y, together = _agreement(base, y)
     fit, pair = average(with_y), _weighted_sum((weight, average(together(shift))) for shift, weight in shifts)
     return Terms(*torch.broadcast_tensors(-2.0 * fit, pair))
+
+
+def _labels(base: Distribution, y: Tensor) -> Tensor:
+    """Return classes as whole numbers, one for each coordinate."""
+    return y.argmax(-1) if isinstance(base, OneHotCategorical) else y
 
 
 def _two_valued(gram: Tensor) -> bool:
@@ -610,15 +640,14 @@ def _two_valued(gram: Tensor) -> bool:
     return bool((gram == torch.where(same, gram[0, 0], gram[0, -1])).all())
 
 
-def _agreement(base: Distribution, y: Tensor) -> tuple[Tensor, Callable[[int], Tensor]]:
-    """Return P(Y = y) and, for a shift, P(Y = Y') of binary or categorical coordinates."""
-    if isinstance(base, Bernoulli):
-        lean = base.probs - 0.5
+def _agreement(probabilities: Tensor, y: Tensor, *, binary: bool) -> tuple[Tensor, Callable[[int], Tensor]]:
+    """Return P(Y = y) and, for a shift, P(Y = Y') of every coordinate, from P(Y = 1) or from those of all classes."""
+    if binary:
+        lean = probabilities - 0.5
         return 0.5 + lean * (2.0 * y - 1.0), lambda shift: 0.5 + 2.0 * (lean * _roll(lean, shift))
-    probabilities, label = class_probabilities(base), y.argmax(-1) if base.event_shape else y.long()
-    shape = torch.broadcast_shapes(label.shape, probabilities.shape[:-1])
+    shape = torch.broadcast_shapes(y.shape, probabilities.shape[:-1])
     wide = probabilities.expand(*shape, probabilities.shape[-1])
-    with_y = wide.gather(-1, label.expand(shape).unsqueeze(-1)).squeeze(-1)
+    with_y = wide.gather(-1, y.long().expand(shape).unsqueeze(-1)).squeeze(-1)
     return with_y, lambda shift: (probabilities * _roll(probabilities, shift)).sum(-1)
 
 

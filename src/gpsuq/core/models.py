@@ -99,11 +99,8 @@ class ObservationModel:
             part = getattr(part, "base_dist", None)
         try:
             return _with_batch_shape(distribution, given)
-        except NotImplementedError as error:
-            raise GPSError(
-                f"{type(distribution).__name__} has no method expand: write one, as torch's distributions have it, or "
-                "let all of its arguments have the shape that torch.broadcast_tensors gives them"
-            ) from error
+        except GPSError:
+            raise
         except (RuntimeError, ValueError) as error:
             problem = "the model's distribution has lost chains, observations or draws"
             change = "sum and index trailing dimensions only: .sum(-1) in the place of .sum(), and so on"
@@ -186,6 +183,25 @@ def _validation(validate: bool) -> Iterator[None]:
         Distribution.set_default_validate_args(before)
 
 
+def expanded(distribution: Distribution, shape: torch.Size) -> Distribution:
+    """Return the distribution with a batch shape; one of the user's own needs ``expand`` only where it has another.
+
+    >>> expanded(Normal(torch.zeros(1, 3), 1.0), torch.Size([2, 3])).batch_shape
+    torch.Size([2, 3])
+    """
+    if distribution.batch_shape == shape:
+        return distribution
+    try:
+        wide: Distribution = distribution.expand(shape)
+    except NotImplementedError as error:
+        raise GPSError(
+            f"{type(distribution).__name__} has batch shape {tuple(distribution.batch_shape)} where {tuple(shape)} is "
+            "needed, and no method expand: write one, as torch's distributions have it, or let all of its arguments "
+            "have the shape that torch.broadcast_tensors gives them"
+        ) from error
+    return wide
+
+
 def _with_batch_shape(distribution: Distribution, given: Given) -> Distribution:
     """Return the distribution with chains, draws and measures expanded, and what follows draws as event dimensions."""
     batch = distribution.batch_shape
@@ -196,7 +212,7 @@ def _with_batch_shape(distribution: Distribution, given: Given) -> Distribution:
         trailing[dim] = size if trailing[dim] == 1 else trailing[dim]
     n_chains, _, n_draws = given.batch_shape
     wanted = torch.Size([n_chains, batch[1], n_draws, *trailing])
-    distribution = distribution if batch == wanted else distribution.expand(wanted)
+    distribution = expanded(distribution, wanted)
     return Independent(distribution, len(trailing), validate_args=False) if trailing else distribution
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from torch.distributions import Categorical, Distribution
 from gpsuq.core.expectations import BATCH_DIMS, base_distribution, predictive_mean
 from gpsuq.core.generators import Generator
 from gpsuq.core.intervals import check_coverage, equal_tailed, highest_density, mean_interval
-from gpsuq.core.models import ObservationModel
+from gpsuq.core.models import ObservationModel, expanded
 from gpsuq.core.observations import Batch, Observations, aligned, observations
 from gpsuq.core.seeds import random_block, seeded
 from gpsuq.core.shapes import Shape, measure_dims
@@ -241,7 +242,9 @@ class UQDistribution:
         pieces = []
         for chunk in self._chunks(x, None):
             blocks = self._blocks(n_draws, chunk.x)
-            means = torch.cat([predictive_mean(self._predictive(block, chunk.x)) for block in blocks], 2)
+            predictives = [self._predictive(block, chunk.x) for block in blocks]
+            with _own("mean", predictives[0]):
+                means = torch.cat([predictive_mean(predictive) for predictive in predictives], 2)
             mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
             pieces.append(_hide(mean, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
         return np.concatenate(pieces)
@@ -251,8 +254,8 @@ class UQDistribution:
             parts = []
             for number, block in enumerate(self._blocks(n_draws, chunk.x, seed)):
                 predictive = self._predictive(block, chunk.x)
-                wide = predictive.expand(torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
-                with seeded(self.seed if seed is None else seed, "outcome", index, number):
+                wide = expanded(predictive, torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
+                with seeded(self.seed if seed is None else seed, "outcome", index, number), _own("sample", wide):
                     parts.append(_hide(wide.sample(), chunk.mask).numpy())
             yield np.moveaxis(np.concatenate(parts, axis=2)[:, :, :n_draws], 2, 1)
 
@@ -458,6 +461,16 @@ def _row_index(y: Any, groups: Any) -> Any:
     if groups is not None:
         return pd.Index(pd.unique(np.asarray(groups)), name="group")
     return y.index if isinstance(y, pd.Series | pd.DataFrame) else None
+
+
+@contextmanager
+def _own(method: str, predictive: Distribution) -> Iterator[None]:
+    """Name what a distribution of the user's own lacks for a prediction."""
+    try:
+        yield
+    except NotImplementedError as error:
+        name = type(base_distribution(predictive)).__name__
+        raise GPSError(f"{name} has no {method}, which this prediction is made of: add it to the class") from error
 
 
 def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
