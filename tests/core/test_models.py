@@ -172,5 +172,5 @@ def test_a_distribution_that_cannot_be_expanded_is_named():
             super().__init__(loc.shape, validate_args=False)
 
     model = ObservationModel(lambda theta: Own(theta.mean(2, keepdim=True)), theta=Real())
-    with pytest.raises(GPSError, match="Own has batch shape .* and no method expand"):
+    with pytest.raises(GPSError, match=r"Own has batch shape .* and no method expand"):
         model({"theta": torch.zeros(C, 1, M)})

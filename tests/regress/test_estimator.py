@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
@@ -82,6 +83,15 @@ def test_cdf_quantiles_density_and_draws_agree(fitted):
     draws = model.sample_predictive(x, 400, random_state=3)
     share = (draws <= quantiles[0.9].to_numpy()).mean(0)
     assert share.mean() == pytest.approx(0.9, abs=0.03)
+
+
+def test_no_outcome_within_the_range_is_impossible(fitted):
+    """A share of 1 / (n + 1), n rows having been left out, spreads over two standard deviations of y."""
+    model, x, _ = fitted
+    fit = model.fit_
+    far = fit.center[0] + 3.0 * fit.scale[0]
+    least = norm.pdf(1.5) / (2.0 * fit.scale[0]) / (len(fit.rows) + 1)
+    assert (model.predict_density(x, np.full(len(x), far)) >= least * (1.0 - 1e-9)).all()
 
 
 def test_both_branches_are_found(forked):

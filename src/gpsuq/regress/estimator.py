@@ -379,7 +379,11 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return calibrated_ranks(self.fit_, output, scores, mean, variance)
 
     def predict_density(self, X: Any, y: Any) -> Array:
-        """Return the density of y at every row (of counts, their probability before calibration)."""
+        """Return the density of y at every row (of counts, their probability before calibration).
+
+        Real numbers lie anywhere in the range of y with a share of 1 / (n + 1), n rows having been left out in
+        training: so few cannot tell that an outcome is impossible.
+        """
         fit, targets = self.fit_, self._outcomes(X, y)
         found = []
         for seen, p in self._blocks(X):
@@ -388,7 +392,8 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 own, mean, variance = self._moments(p, j)
                 density = np.exp(fit.family.outcome.log_density(targets[seen, j], own, fit.weights))
                 if not fit.family.outcome.discrete:
-                    density = density * self._steepness(own, targets[seen, j], j, mean, variance) / fit.scale[j]
+                    density = density * self._steepness(own, targets[seen, j], j, mean, variance)
+                    density = fit.with_background(density, targets[seen, j]) / fit.scale[j]
                 if fit.family.units == "log":
                     density = density / fit.from_units(targets[seen, j], j)
                 columns.append(density)

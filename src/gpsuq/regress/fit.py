@@ -24,6 +24,7 @@ import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from scipy.special import ndtr
+from scipy.stats import norm
 from torch import Tensor
 
 from gpsuq.core.calibration import Calibration, fit_calibration, identity_calibration
@@ -60,6 +61,7 @@ _SCALE_ROWS = 1000  # that choose among them
 _LARGEST_SQUARE = 9.0  # of a standardised error: one row must not decide
 _LEAST_LEFT = 0.5  # of the variance of an error: averaging more chains is not trusted to gain more
 _BETWEEN_FOLDS = 0.3 / 0.2  # d over s, for the share of rows that a fold has
+_BACKGROUND = 2.0  # standard deviations of y: how far the rest of the mass spreads that rows cannot rule out
 _COMPONENT_CELLS = 1 << 18  # row x component, at once: what is computed of them stays in the cache
 
 
@@ -201,6 +203,13 @@ class RegressionFit:
         for start, found in zip(range(0, len(x), step), together, strict=True):
             whole = {name: np.concatenate([part[name] for part in found], axis=1) for name in found[0]}
             yield slice(start, start + step), whole
+
+    def with_background(self, density: Array, y: Array) -> Array:
+        """Mix a density at y (row,) with a wide Normal that counts like one row more than were left out."""
+        if self.family.units == "own" or not len(self.rows):
+            return density
+        share = 1.0 / (len(self.rows) + 1)
+        return np.asarray((1.0 - share) * density + share * norm.pdf(y, scale=_BACKGROUND))
 
     def to_units(self, y: Array) -> Array:
         """Return outcomes (row, output) in the units of the training."""
