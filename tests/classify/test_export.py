@@ -74,6 +74,28 @@ def test_a_table_without_a_trunk_and_its_verdict(tmp_path):
     np.testing.assert_array_equal(above[clear] <= 0, model.uncertainty(X, n_draws=4_000).uncertain[clear])
 
 
+def test_strangeness_travels_from_the_trunk_to_the_head(tmp_path):
+    random = np.random.default_rng(1)
+    X = random.normal(size=(300, 3))
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    model = GPSClassifier(network, "auto", spread="distance", verdict="combined", recipe=QUICK).fit(X, X[:, 0] > 0)
+    directory = model.export_onnx(tmp_path / "out")
+    about = json.loads((directory / "verdict.json").read_text())
+    assert about["temperature"] == model.temperature_
+    assert about["strangeness_weight"] == model.strangeness_weight_
+    rows = np.concatenate([X[:5], 9.0 + X[:5]]).astype(np.float32)
+    noise = random.normal(size=(20, about["noise_dim"])).astype(np.float32)
+    trunk, head = (onnxruntime.InferenceSession(directory / name) for name in ("trunk.onnx", "head.onnx"))
+    features, strangeness = trunk.run(None, {"x": rows})
+    found = head.run(None, {"features": features, "strangeness": strangeness, "noise": noise})[0]
+    with torch.no_grad():
+        wanted, strange = model.networks_[0].judged(torch.from_numpy(rows), noise=torch.from_numpy(noise)[None])
+    np.testing.assert_allclose(strangeness, strange, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert strangeness[5:].min() > strangeness[:5].max()
+
+
 def test_what_is_there_is_kept_unless_forced(tmp_path):
     model = GPSClassifier(Joined(), "first", recipe=QUICK).fit(IMAGES, LABELS)
     directory = model.export_onnx(tmp_path / "out")

@@ -53,6 +53,9 @@ class ClassUncertainty:
         1 - max t_h, (n,).
     variance
         Variance over draws of the class probabilities, summed over classes, (n,).
+    strangeness
+        -log of the share of familiar observations that are as far from the training data, (n,); NaN where the
+        classifier does not know.
     n_draws
         Draws that each verdict rests on, (n,).
 
@@ -81,6 +84,7 @@ class ClassUncertainty:
     error_probability: Array
     uqc_shortfall: Array
     variance: Array
+    strangeness: Array
     n_draws: NDArray[np.int64] = field(repr=False)
 
     def __len__(self) -> int:
@@ -93,8 +97,8 @@ class ClassUncertainty:
 
     @property
     def scores(self) -> dict[str, Array]:
-        """All scores by name."""
-        return {name: getattr(self, name) for name in SCORES}
+        """All scores by name, those that are known."""
+        return {name: getattr(self, name) for name in SCORES if not np.isnan(getattr(self, name)).any()}
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each observation: prediction, its probability, verdict, scores."""
@@ -104,7 +108,7 @@ class ClassUncertainty:
 
 SCORES = (
     *("predictive_entropy", "expected_entropy", "mutual_information"),
-    *("error_probability", "uqc_shortfall", "variance"),
+    *("error_probability", "uqc_shortfall", "variance", "strangeness"),
 )
 """Names of the scores of :class:`ClassUncertainty`."""
 
@@ -116,8 +120,12 @@ def assess(
     levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
     uqc_level: float = UQC_LEVEL,
     certain_above: Threshold = CERTAIN_ABOVE,
+    strangeness: ArrayLike | None = None,
+    strangeness_weight: float | None = None,
 ) -> ClassUncertainty:
     """Return verdicts and scores from draws of class probabilities (n, M, H).
+
+    With a ``strangeness_weight`` the criterion is :func:`combined_criterion`, of what is known of ``strangeness`` (n,).
 
     >>> from gpsuq.classify.decisions import assess
     >>> assess([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.1, 0.9]]]).uncertain
@@ -137,6 +145,9 @@ def assess(
     ordered.sort(axis=2)  # or quantiles take three times as long
     *quantiles, uqc = np.quantile(ordered, wanted, axis=2, overwrite_input=True)
     mean = draws.mean(1)
+    strange = np.full(len(draws), np.nan) if strangeness is None else np.asarray(strangeness, dtype=np.float64)
+    if strangeness_weight is not None:
+        uqc = combined_criterion(mean, strange, strangeness_weight)
     predictive, expected = entr(mean).sum(1), entr(draws).sum(2).mean(1)
     return ClassUncertainty(
         names,
@@ -150,8 +161,23 @@ def assess(
         1.0 - mean.max(1),
         1.0 - uqc.max(1),
         draws.var(1).sum(1),
+        strange,
         np.full(len(draws), draws.shape[1]),
     )
+
+
+def combined_criterion(mean: ArrayLike, strangeness: ArrayLike, weight: float) -> Array:
+    r"""Return :math:`p_h / (1 + w (1/q - 1))` of mean probabilities (n, H), q the p-value of being familiar.
+
+    It is the probability of class h and of being no stranger, where the odds of a stranger are w (1/q - 1). Strangeness
+    (n,) is -log q, and counts as 0 where it is not known.
+
+    >>> combined_criterion([[0.9, 0.1], [0.9, 0.1]], [0.0, 5.0], 0.002).round(2)
+    array([[0.9 , 0.1 ],
+           [0.7 , 0.08]])
+    """
+    odds = weight * np.expm1(np.nan_to_num(np.asarray(strangeness, dtype=np.float64)))
+    return np.asarray(np.asarray(mean, dtype=np.float64) / (1.0 + odds[:, None]))
 
 
 def is_certain(uqc: ArrayLike, certain_above: Threshold) -> Flags:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,18 +14,22 @@ import numpy as np
 import pandas as pd
 import torch
 from lightning_fabric import Fabric
+from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gpsuq.classify.decisions import risk_coverage
+from gpsuq.classify.decisions import CERTAIN_ABOVE, combined_criterion, risk_coverage, wrong
 from gpsuq.classify.export import write_onnx
-from gpsuq.classify.network import NetworkClassifier
+from gpsuq.classify.network import DEFAULT_DRAWS, NetworkClassifier, like_weights
 from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
-from gpsuq.core.losses import class_score, probability_spread
-from gpsuq.core.noise import NoisyNetwork, noisify
-from gpsuq.core.seeds import random_block, seed_from
+from gpsuq.classify.settling import best_temperature, strangeness_weight
+from gpsuq.classify.thresholds import threshold_for_coverage
+from gpsuq.core.familiarity import FeatureSums
+from gpsuq.core.losses import class_score, log_score, probability_spread
+from gpsuq.core.noise import NoisyNetwork, affine_layers, noisify
+from gpsuq.core.seeds import derive_seed, random_block, seed_from
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
 from gpsuq.engine.parallel import independent
@@ -46,7 +51,10 @@ OFF_DATA_SHARE = 0.1
 """How many inputs unlike the data a step has, for each observation."""
 
 _BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
-_VALIDATION_SHARE = 0.1
+_VALIDATION_SHARE, _FEW_VALIDATION = 0.1, 50  # set aside: a tenth, or up to a fifth where that is fewer than 50
+_CYCLE = 0.1  # of the epochs of the first training, that a snapshot or another head takes
+_ROWS_AT_ONCE = 500
+_TEMPERATURE_DRAWS, _LOGITS, _FEWEST_LOGITS = 50, 20_000_000, 200  # what a temperature is fitted by
 
 
 class GPSClassifier(NetworkClassifier):
@@ -62,9 +70,25 @@ class GPSClassifier(NetworkClassifier):
         Your network, which is copied and keeps its weights, or a function that makes a new one; None makes a perceptron
         for tables.
     layer
-        Name of the affine layer where noise enters, or names of several; None takes the first one.
+        Name of the affine layer where noise enters, or names of several; None takes the first one. ``"auto"`` takes the
+        last hidden one, behind which a draw costs next to nothing.
     ratio
         Noise inputs for each input of that layer, the paper's r.
+    loss
+        ``"score"`` is the paper's kernel score of the labels; ``"log"`` is -log of the mean probability over draws.
+    spread
+        ``"even"`` gives all observations the same noise, as the paper does. ``"distance"`` scales it, once the network
+        is trained, by how strange the features at the head's input are beside those of the training
+        (:mod:`gpsuq.core.familiarity`): draws spread off the data by construction.
+    verdict
+        What a prediction must exceed to be certain. ``"quantile"`` is the paper's criterion, the 5% quantile of a class
+        over draws. ``"combined"`` is the mean probability times that of being no stranger: how much strangeness counts,
+        a temperature of the probabilities and a threshold (which leaves as many certain as the paper's) are settled by
+        validation data, and no strangers are needed.
+    members, how
+        How many networks there are, whose draws are taken in turn, and what they are: ``"networks"`` are trained from
+        different seeds, ``"snapshots"`` are one network after further short cycles of training, ``"heads"`` share the
+        layers before the noise. :meth:`of` joins classifiers that were trained already.
     spread_weight
         Price of the variance of the class probabilities over draws, at the data: the score does not see it. The higher
         the price, the fewer observations are Uncertain; a negative one rewards spread. ``"auto"`` trains one network
@@ -95,14 +119,17 @@ class GPSClassifier(NetworkClassifier):
     classes_
         Labels, in the order of the probabilities.
     network_
-        The trained network with its noise input.
+        The trained network with its noise input; a ``ModuleList`` of several members.
     losses_, findings_
         Mean loss of every epoch, and what there is to say about the training, in plain words.
     spread_weight_, spread_path_
         The weight in use, and what it was chosen by (None where it was given).
     uqc_level_, certain_above_
-        The verdict: certain where the largest ``uqc_level_`` quantile of a class is above ``certain_above_``, one
-        number or one for each class.
+        The verdict: certain where the largest criterion of a class, its ``uqc_level_`` quantile unless the verdict is
+        combined, is above ``certain_above_``, one number or one for each class.
+    temperature_, strangeness_weight_
+        What logits are divided by, and the odds of a stranger that the combined verdict counts with (None in the
+        paper's).
 
     Examples
     --------
@@ -127,13 +154,21 @@ class GPSClassifier(NetworkClassifier):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = NetworkClassifier._parameter_constraints | {
         "layer": [str, list, tuple, None],
+        "loss": [StrOptions({"score", "log"})],
+        "spread": [StrOptions({"even", "distance"})],
+        "verdict": [StrOptions({"quantile", "combined"})],
+        "members": [Interval(Integral, 1, None, closed="left")],
+        "how": [StrOptions({"networks", "snapshots", "heads"})],
         "ratio": [Interval(Real, 0, None, closed="neither")],
         "spread_weight": [Interval(Real, None, None, closed="neither"), StrOptions({"auto"})],
         "off_data_spread": [Interval(Real, 0, 1, closed="left")],
         "off_data_patch": [Interval(Integral, 1, None, closed="left"), StrOptions({BOX}), list, tuple, None],
         "features": [StrOptions({"learn", "keep"})],
     }
-    network_: NoisyNetwork
+    network_: nn.Module
+    spread_path_: pd.DataFrame | None
+    strangeness_weight_: float | None
+    feature_layers_: list[str]
 
     def __init__(
         self,
@@ -141,6 +176,11 @@ class GPSClassifier(NetworkClassifier):
         layer: str | Sequence[str] | None = None,
         *,
         ratio: float = 0.5,
+        loss: Literal["score", "log"] = "score",
+        spread: Literal["even", "distance"] = "even",
+        verdict: Literal["quantile", "combined"] = "quantile",
+        members: int = 1,
+        how: Literal["networks", "snapshots", "heads"] = "networks",
         spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
         off_data_patch: PatchSizes = None,
@@ -152,6 +192,7 @@ class GPSClassifier(NetworkClassifier):
     ) -> None:
         super().__init__(network, recipe=recipe, fabric=fabric, random_state=random_state, progress=progress)
         self.layer, self.ratio, self.features = layer, ratio, features
+        self.loss, self.spread, self.verdict, self.members, self.how = loss, spread, verdict, members, how
         self.spread_weight, self.off_data_spread, self.off_data_patch = spread_weight, off_data_spread, off_data_patch
 
     @whole_or_not_at_all
@@ -167,23 +208,43 @@ class GPSClassifier(NetworkClassifier):
     ) -> GPSClassifier:
         """Train the network, as :meth:`NetworkClassifier.fit <gpsuq.classify.network.NetworkClassifier.fit>` does.
 
-        ``validation`` (X, y) serves to choose the spread weight; without it, a tenth of the data is set aside for that.
+        ``validation`` (X, y) serves to choose the spread weight and to settle how strange is strange and a combined
+        verdict; without it, a tenth of the data is set aside where that is asked for.
         """
         if self.features == "keep" and self.network is None:
             raise GPSError('features="keep" is for a network that was trained before: pass network=...')
-        options: dict[str, Any] = {"classes": classes, "augment": augment}
-        if self.spread_weight != "auto":
-            self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
-            return super().fit(X, y, checkpoint=checkpoint, **options)  # type: ignore[no-any-return]
         seed = seed_from(self.random_state)
-        X, y, validation = self._split(X, y, seed) if validation is None else (X, y, validation)
+        if validation is None and (self._settles or self.spread_weight == "auto"):
+            X, y, validation = self._split(X, y, seed)
+        options: dict[str, Any] = {"classes": classes, "augment": augment}
+        place = None if checkpoint is None else Path(checkpoint)
+        self.temperature_, self.strangeness_weight_ = 1.0, None
+        if self.spread_weight == "auto":
+            assert validation is not None
+            self._choose_spread_weight(X, y, validation, place, seed, options)
+        else:
+            self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
+            self._train(X, y, place, seed, options)
+        if self._settles:
+            assert validation is not None
+            self._settle(X, y, validation)
+        return self
+
+    @property
+    def _settles(self) -> bool:
+        """Whether validation data settles something after training."""
+        return self.spread == "distance" or self.verdict == "combined"
+
+    def _choose_spread_weight(
+        self, X: Any, y: Any, validation: tuple[Any, Any], place: Path | None, seed: int, options: dict[str, Any]
+    ) -> None:
+        """Train for each of a few weights, and keep the one whose score ranks its mistakes best."""
 
         def tried(weight: float) -> tuple[float, GPSClassifier]:
-            folder = None if checkpoint is None else Path(checkpoint) / f"spread{weight:g}"
             model = copy.copy(self)
             model.random_state, model.spread_weight_ = seed, weight
             with stage(f"spread weight {weight:g}"):
-                NetworkClassifier.fit(model, X, y, checkpoint=folder, **options)
+                model._train(X, y, None if place is None else place / f"spread{weight:g}", seed, options)
                 verdicts = model.uncertainty(validation[0])
             return risk_coverage(verdicts.uqc_shortfall, model._wrong(verdicts, validation[1])).area, model
 
@@ -192,7 +253,131 @@ class GPSClassifier(NetworkClassifier):
         areas, models = zip(*independent(tried, [(weight,) for weight in SPREAD_WEIGHTS], bar=bar), strict=True)
         self._take_over(models[areas.index(min(areas))])  # on ties the higher price
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
+
+    def _train(self, X: Any, y: Any, place: Path | None, seed: int, options: dict[str, Any]) -> None:
+        """Train the network, or all members."""
+        if self.members == 1:
+            NetworkClassifier.fit(self, X, y, checkpoint=place, **options)
+            return
+        if self.how == "networks" and self.features == "learn" and isinstance(self.network, nn.Module):
+            raise GPSError("members start from different weights: pass a function that makes the network")
+
+        def fitted(number: int, **changed: Any) -> GPSClassifier:
+            model = copy.copy(self)
+            model.members, model.random_state = 1, derive_seed(seed, "member", number) >> 32 if number else seed
+            for name, value in changed.items():
+                setattr(model, name, value)
+            with stage(f"member {number}"):
+                folder = None if place is None else place / f"member{number}"
+                NetworkClassifier.fit(model, X, y, checkpoint=folder, **options)
+            return model
+
+        if self.how == "networks":
+            fabric_or_default(self.fabric)  # processes join before members are dealt out
+            bar = "members" if self.progress else None
+            self._join(independent(fitted, [(number,) for number in range(self.members)], bar=bar))
+            return
+        models = [fitted(0)]
+        recipe = Recipe() if self.recipe is None else self.recipe
+        short = replace(recipe, epochs=max(1, round(_CYCLE * len(models[0].losses_))))
+        for number in range(1, self.members):
+            if self.how == "snapshots":
+                models.append(fitted(number, network=models[-1].network_, recipe=short))
+            else:
+                models.append(fitted(number, network=models[0].network_, recipe=short, features="keep"))
+        self._join(models)
+
+    @classmethod
+    def of(cls, members: Sequence[GPSClassifier]) -> GPSClassifier:
+        """Join classifiers of one member each that were trained on the same classes; see :meth:`settle`."""
+        if len(members) < 2 or any(member.members != 1 for member in members):
+            raise GPSError("at least 2 classifiers of one member each can be joined")
+        model = copy.copy(members[0])
+        model.members = len(members)
+        model._join(members)
+        return model
+
+    def _join(self, models: Sequence[GPSClassifier]) -> None:
+        first = models[0]
+        if any(list(model.classes_) != list(first.classes_) for model in models):
+            raise GPSError("the members must know the same classes")
+        self._take_over(first)
+        networks = nn.ModuleList(model.network_ for model in models)
+        self._keep(networks, first.losses_, sum(model.seconds_ for model in models), first.seed_)
+        self.findings_ = list(dict.fromkeys(finding for model in models for finding in model.findings_))
+
+    @property
+    def networks_(self) -> list[NoisyNetwork]:
+        """The networks of all members."""
+        network = self.network_
+        return list(network) if isinstance(network, nn.ModuleList) else [network]  # type: ignore[arg-type,list-item]
+
+    # --- what validation data settles ---------------------------------------------------------------------------------
+
+    def settle(self, X: Any, y: Any, validation: tuple[Any, Any]) -> GPSClassifier:
+        """Settle what ``spread`` and ``verdict`` ask for again; return the classifier.
+
+        X and y are training data, or a ``DataLoader`` of them, and ``validation`` others: for a classifier that was
+        joined from several, or whose validation data changed.
+        """
+        check_is_fitted(self)
+        if not self._settles:
+            raise GPSError('there is nothing to settle: set spread="distance" or verdict="combined"')
+        self._settle(X, y, validation)
         return self
+
+    def _settle(self, X: Any, y: Any, validation: tuple[Any, Any]) -> None:
+        self.temperature_, self.strangeness_weight_ = 1.0, None
+        inputs, labels = self._inputs(validation[0]), self.encoded(validation[1])
+        if self.spread == "distance":
+            for network in self.networks_:
+                known = self._feature_sums(network, X, y).familiarity()
+                known.calibrate(torch.cat([self._features(network, x) for x, _ in _batches(inputs, None)]))
+                network.watch(self.feature_layers_, known.to(next(network.parameters()).device))
+        if self.verdict == "combined":
+            self._settle_verdict(validation[0], labels)
+
+    def _feature_sums(self, network: NoisyNetwork, X: Any, y: Any) -> FeatureSums:
+        """Pass over the training data once."""
+        sums = None
+        source = X if y is None else _batches(self._inputs(X), torch.from_numpy(self.encoded(y)), shuffled=True)
+        for x, labels in source:
+            features = self._features(network, x)
+            sums = sums or FeatureSums(features.shape[1], len(self.classes_))
+            sums.add(features, labels if y is not None else torch.from_numpy(self.encoded(labels)))
+        assert sums is not None
+        return sums
+
+    def _features(self, network: NoisyNetwork, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return network.features(like_weights(network, x), layers=self.feature_layers_).float().cpu()
+
+    def _settle_verdict(self, X: Any, labels: NDArray[np.int64]) -> None:
+        """Fit the temperature, the weight of strangeness, and the threshold."""
+        self.certain_above_, inputs = CERTAIN_ABOVE, self._inputs(X)
+        few = max(_FEWEST_LOGITS, _LOGITS // (DEFAULT_DRAWS * len(self.classes_)))
+        rows = np.random.default_rng(self.seed_ % 2**32).permutation(len(labels))[:few]
+        with torch.no_grad():
+            parts = [
+                self._passed(inputs[torch.from_numpy(some)], slice(0, _TEMPERATURE_DRAWS))[0].float().cpu()
+                for some in np.array_split(rows, max(1, len(rows) // _ROWS_AT_ONCE))
+            ]
+        self.temperature_ = best_temperature(torch.cat(parts), torch.from_numpy(labels[rows]))
+        verdicts = self.uncertainty(X)
+        share = float((~verdicts.uncertain).mean())
+        weight = strangeness_weight(verdicts.mean, verdicts.strangeness, wrong(verdicts.mean, labels))
+        criterion = combined_criterion(verdicts.mean, verdicts.strangeness, weight)
+        self.strangeness_weight_ = weight
+        # As many are certain as by the paper's criterion, though not all of them or none.
+        self.certain_above_ = threshold_for_coverage(criterion.max(1), float(np.clip(share, 0.05, 0.995)))
+
+    @property
+    def _temperature(self) -> float:  # type: ignore[override]
+        return getattr(self, "temperature_", 1.0)
+
+    @property
+    def _strangeness_weight(self) -> float | None:  # type: ignore[override]
+        return getattr(self, "strangeness_weight_", None)
 
     def export_onnx(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the network for runtimes without torch: ``trunk.onnx``, ``head.onnx`` and ``verdict.json``.
@@ -202,22 +387,26 @@ class GPSClassifier(NetworkClassifier):
         makes a prediction Certain. Both are compared with this network before anything is written.
         """
         check_is_fitted(self)
+        if self.members > 1:
+            raise GPSError("a file holds one network: export the members one by one, each trained by itself")
         verdict = {
             "classes": self.classes_.tolist(),
             "input_shape": list(self.input_shape_),
-            "noise_dim": self.network_.noise_dim,
+            "noise_dim": self.networks_[0].noise_dim,
+            "temperature": self._temperature,
+            "strangeness_weight": self._strangeness_weight,
             "uqc_level": self.uqc_level_,
             "certain_above": np.asarray(self.certain_above_).tolist(),
         }
-        return write_onnx(self.network_, tuple(self.input_shape_), verdict, Path(path), force)
+        return write_onnx(self.networks_[0], tuple(self.input_shape_), verdict, Path(path), force)
 
     def _split(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
         """Set a tenth of each class aside."""
         if y is None:
-            raise GPSError('spread_weight="auto" with a DataLoader needs validation=(X, y)')
+            raise GPSError("with a DataLoader, what is settled by data that was set aside needs validation=(X, y)")
         try:
             rest, aside, y_rest, y_aside = train_test_split(
-                X, y, test_size=_VALIDATION_SHARE, stratify=y, random_state=seed % 2**32
+                X, y, test_size=_validation_share(len(y)), stratify=y, random_state=seed % 2**32
             )
         except ValueError as error:
             raise GPSError(f"a tenth of the data cannot be set aside ({error}); pass validation=(X, y)") from error
@@ -227,28 +416,46 @@ class GPSClassifier(NetworkClassifier):
         patches = "" if self.off_data_patch is None else f" in patches of {self.off_data_patch}"
         kept = ", features kept" if self.features == "keep" else ""
         spread = f"spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}{patches}"
-        return f"{super()._about()}, {spread}{kept}"
+        log = ", log" if self.loss == "log" else ""
+        return f"{super()._about()}, {spread}{kept}{log}"
 
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         noisy = self._noisy(network, example)
         if self.features == "keep":
             noisy.keep_features(example)
-            noisy.match_noise(example)
+            if noisy is not network:  # noise that was there has its size
+                noisy.match_noise(example)
         return noisy
 
     def _noisy(self, network: nn.Module, example: Tensor) -> NoisyNetwork:
+        self.feature_layers_ = []
         if isinstance(network, NoisyNetwork):
             network.check(example)
+            self.feature_layers_ = [network.layers[0]]
             return network
         layer = self.layer
+        if layer == "auto" or self.spread == "distance":
+            affine = affine_layers(network, example)
+            layer = affine[-2:][0] if layer == "auto" else layer
+            self.feature_layers_ = self._feature_layers(network, affine[0], layer, example)
         if layer is None:
             layer = next((name for name, item in network.named_modules() if isinstance(item, nn.Linear)), None)
         if layer is None:
             raise GPSError("the network has no affine layer (nn.Linear) where noise could enter")
         return noisify(network, layer, self.ratio, example=example)
 
+    def _feature_layers(self, network: nn.Module, head: str, layer: Any, example: Tensor) -> list[str]:
+        """Return the layers whose inputs say how strange an observation is.
+
+        It is the head's input. Where that is the observation itself, what is learned of it counts as well.
+        """
+        noise_at = head if layer is None else layer if isinstance(layer, str) else layer[0]
+        width = dict(network.named_modules())[head].in_features
+        raw = width == math.prod(example.shape[1:])
+        return [head, noise_at] if raw and noise_at != head else [head]
+
     def _loss(self, recipe: Recipe) -> Loss:
-        spread_weight, off_data_spread = self.spread_weight_, self.off_data_spread
+        spread_weight, off_data_spread, logarithmic = self.spread_weight_, self.off_data_spread, self.loss == "log"
         patch_sizes(self.off_data_patch)  # every size is checked before training
         scale = float(recipe.n_draws) if recipe.sum_over_draws else 1.0
 
@@ -258,7 +465,10 @@ class GPSClassifier(NetworkClassifier):
             inputs = torch.cat([x, self._off_data(x, strange)]) if strange else x
             every = network(inputs, draws=recipe.n_draws)
             logits = every[:n]
-            value = class_score(logits, y, n_outcomes=recipe.n_outcomes).mean()
+            if logarithmic:
+                value = log_score(logits, y).mean()
+            else:
+                value = class_score(logits, y, n_outcomes=recipe.n_outcomes).mean()
             if spread_weight:
                 value = value + spread_weight * probability_spread(logits).mean()
             if strange:
@@ -272,14 +482,45 @@ class GPSClassifier(NetworkClassifier):
         return unlike_the_data(x, count, patch_sizes(self.off_data_patch))
 
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
-        network = self.network_
+        return self._passed(x, draws)[0]
+
+    def _passed(self, x: Tensor, draws: slice) -> tuple[Tensor, Tensor | None]:
+        networks = self.networks_
+        found: list[Tensor | None] = [None] * (draws.stop - draws.start)
+        strange = []
+        for member, network in enumerate(networks):  # draw i is one of member i modulo their number
+            own = slice(*(max(0, -(-(end - member) // len(networks))) for end in (draws.start, draws.stop)))
+            if own.stop == own.start:
+                continue
+            weight = network.noisy_layers[0].noise_weight
+            noise = self._noise(network.noise_dim, own, member)
+            logits, strangeness = network.judged(x.to(weight), noise=noise[None].to(weight))
+            first = own.start * len(networks) + member - draws.start
+            found[first :: len(networks)] = logits.unbind(1)
+            strange.append(strangeness)
+        known = [each for each in strange if each is not None]
+        logits = torch.stack([each for each in found if each is not None], 1)
+        return logits, torch.stack(known).mean(0) if known else None
+
+    def _noise(self, noise_dim: int, draws: slice, member: int) -> Tensor:
+        """Return the noise of a member's draws with these numbers, (draws, q)."""
         first, last = draws.start // _BLOCK, -(-draws.stop // _BLOCK)
+        also = (member,) if member else ()
         blocks = [
-            torch.randn(_BLOCK, network.noise_dim, generator=random_block(self.seed_, "draws", block))
+            torch.randn(_BLOCK, noise_dim, generator=random_block(self.seed_, "draws", block, *also))
             for block in range(first, last)
         ]
         start = draws.start - first * _BLOCK
-        noise = torch.cat(blocks)[start : start + draws.stop - draws.start]
-        weight = network.noisy_layers[0].noise_weight
-        result: Tensor = network(x.to(weight), noise=noise[None].to(weight))
-        return result
+        return torch.cat(blocks)[start : start + draws.stop - draws.start]
+
+
+def _validation_share(n: int) -> float:
+    """Return which share of n observations is set aside."""
+    return max(_VALIDATION_SHARE, min(2.0 * _VALIDATION_SHARE, _FEW_VALIDATION / max(n, 1)))
+
+
+def _batches(x: Any, y: Tensor | None, *, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield inputs some at a time, with their labels."""
+    order = torch.randperm(len(x), generator=random_block(0, "order")) if shuffled else torch.arange(len(x))
+    for some in order.split(_ROWS_AT_ONCE):
+        yield x[some], torch.empty(0) if y is None else y[some]

@@ -2,6 +2,7 @@ r"""A classifier for other runtimes: ONNX files of its trunk and of its head, wh
 
 The trunk takes inputs (n, ...) to features, the input of the layer where noise first enters; the head takes features
 and noise (draw, q) to logits (n, draw, class). So draws are not frozen, and the trunk runs once however many there are.
+Where noise is scaled by how strange an observation is, the trunk also gives that, (n,), and the head takes it.
 """
 
 from __future__ import annotations
@@ -25,20 +26,22 @@ from gpsuq.storage.directories import HEAD_FILE, TRUNK_FILE, VERDICT_FILE, repla
 
 _ROWS, _DRAWS = 3, 5  # neither is 1, which an exporter would take for fixed
 _TOLERANCE = 1e-5
+_SEEN = ("features", "strangeness")  # what the trunk gives; the second where it knows
 
 
 class _Trunk(nn.Module):
-    """All that runs before the noise."""
+    """All that runs before the noise: features, and how strange they are where the network knows that."""
 
     def __init__(self, network: NoisyNetwork, layer: str) -> None:
         super().__init__()
         self.network, self.layer = network, layer
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         found: list[Tensor] = []
         with _entering(self.network, self.layer, lambda features: found.append(features)):
-            self.network.module(x)  # what comes behind the layer is no part of the result, and dropped
-        return found[0]
+            # What comes behind the layer is no part of the result, and dropped.
+            strangeness = self.network.strangeness(x) if self.network.watched else self.network.module(x)
+        return (found[0], strangeness) if self.network.watched else (found[0],)
 
 
 class _Head(nn.Module):
@@ -48,10 +51,10 @@ class _Head(nn.Module):
         super().__init__()
         self.network, self.layer, self.shape = network, layer, shape
 
-    def forward(self, features: Tensor, noise: Tensor) -> Tensor:
+    def forward(self, features: Tensor, noise: Tensor, strangeness: Tensor | None = None) -> Tensor:
         blank = features.new_zeros(features.shape[0], *self.shape)  # its features are replaced, and dropped
         with _entering(self.network, self.layer, lambda _: (features,)):
-            return self.network._passed((blank,), features.shape[0], noise[None])
+            return self.network._passed((blank,), features.shape[0], noise[None], strangeness)[0]
 
 
 @contextmanager
@@ -79,9 +82,10 @@ def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str,
     layer = _first_layer(network, x)
     trunk, head = _Trunk(network, layer), _Head(network, layer, shape)
     with torch.no_grad():
+        seen = dict(zip(_SEEN, trunk(x), strict=False))
         exported = {
-            TRUNK_FILE: _exported(trunk, {"x": x}, "features"),
-            HEAD_FILE: _exported(head, {"features": trunk(x), "noise": noise}, "logits"),
+            TRUNK_FILE: _exported(trunk, {"x": x}, list(seen)),
+            HEAD_FILE: _exported(head, {"features": seen["features"], "noise": noise} | seen, ["logits"]),
         }
     sessions = tuple(onnxruntime.InferenceSession(exported[name]) for name in (TRUNK_FILE, HEAD_FILE))
     for rows, draws in ((1, 2), (2 * _ROWS, 3 * _DRAWS)):  # other numbers than those it was exported with
@@ -117,14 +121,14 @@ def _compare(network: NoisyNetwork, sessions: tuple[Any, ...], x: Tensor, noise:
     with torch.no_grad():
         wanted = network(x, noise=noise[None]).numpy()
     trunk, head = sessions
-    features = trunk.run(None, {"x": x.numpy()})[0]
-    found = head.run(None, {"features": features, "noise": noise.numpy()})[0]
+    seen = dict(zip(_SEEN, trunk.run(None, {"x": x.numpy()}), strict=False))
+    found = head.run(None, seen | {"noise": noise.numpy()})[0]
     off = float(np.abs(found - wanted).max() / max(1.0, np.abs(wanted).max()))
     if not off <= _TOLERANCE:
         raise GPSError(f"the exported network is off by {off:.1e} of its largest logit: nothing was written")
 
 
-def _exported(module: nn.Module, inputs: dict[str, Tensor], output: str) -> bytes:
+def _exported(module: nn.Module, inputs: dict[str, Tensor], outputs: list[str]) -> bytes:
     """Return a module as the content of an ONNX file; the first dimension of every input may have any size."""
     log = logging.getLogger("torch.onnx")
     level = log.level
@@ -134,7 +138,7 @@ def _exported(module: nn.Module, inputs: dict[str, Tensor], output: str) -> byte
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own
             program = torch.export.export(module, (), kwargs=inputs, dynamic_shapes=sizes, strict=False)
-            names = {"input_names": list(inputs), "output_names": [output]}
+            names = {"input_names": list(inputs), "output_names": outputs}
             made = torch.onnx.export(program, dynamo=True, verbose=False, **names)  # type: ignore[arg-type]
     except Exception as error:  # whatever the exporter stumbles over in a network of the user's
         raise GPSError(f"this network cannot be exported to ONNX: {error}") from error

@@ -78,6 +78,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         "progress": ["boolean"],
     }
     _most_draws: float = math.inf
+    _temperature: float = 1.0
+    _strangeness_weight: float | None = None
     network_: nn.Module
     certain_above_: Threshold
     findings_: list[Finding]
@@ -105,6 +107,10 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     @abstractmethod
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         """Return the logits of the draws with these numbers, (n, draw, class); the same at every call."""
+
+    def _passed(self, x: Tensor, draws: slice) -> tuple[Tensor, Tensor | None]:
+        """Return those logits, and how strange observations are (n,), where the classifier knows that."""
+        return self._logits(x, draws), None
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -284,11 +290,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def sample_proba(self, X: Any, n_draws: int = DEFAULT_DRAWS) -> NDArray[np.float32]:
         """Return draws of the class probabilities, (n, draw, class); the same draws of Z for all observations."""
-        return np.concatenate(self._drawn(X, n_draws, lambda samples: samples))
+        return np.concatenate(self._drawn(X, n_draws, lambda samples, _: samples))
 
     def predict_proba(self, X: Any) -> Array:
         """Return the mean probabilities over draws, (n, class)."""
-        return np.concatenate(self._drawn(X, DEFAULT_DRAWS, lambda samples: samples.mean(1, dtype=np.float64)))
+        return np.concatenate(self._drawn(X, DEFAULT_DRAWS, lambda samples, _: samples.mean(1, dtype=np.float64)))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class, whatever the verdict."""
@@ -309,6 +315,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             differs from that of infinitely many draws with at most this probability (:mod:`gpsuq.classify.sequential`).
         """
         n_draws = self._available(n_draws)
+        if error_rate is not None and self._strangeness_weight is not None:
+            raise GPSError('error_rate is for verdict="quantile"; a combined verdict rests on means: set n_draws')
         if error_rate is None or n_draws < 2:
             return joined(self._drawn(X, n_draws, self._assessed))
         # Below one half several classes can pass at once, so that each has a part of the error rate.
@@ -321,11 +329,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             waiting = np.arange(len(part))
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(test.looks)):
-                fresh = self._probabilities(part[torch.from_numpy(waiting)], draws)
+                fresh, strange = self._probabilities(part[torch.from_numpy(waiting)], draws)
                 samples = np.concatenate([samples, fresh], 1)
                 done = test.settled(look, self._below(samples))
                 if done.any():
-                    parts.append(self._assessed(samples[done]))
+                    parts.append(self._assessed(samples[done], None if strange is None else strange[done]))
                     order.append(start + waiting[done])
                 waiting, samples = waiting[~done], samples[~done]
                 if len(waiting) == 0:
@@ -334,11 +342,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self._in_chunks(self._inputs(X), test.looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))
 
-    def _drawn(self, X: Any, n_draws: int, function: Callable[[NDArray[np.float32]], T]) -> list[T]:
-        """Apply a function to the draws of class probabilities, one part of the observations after another."""
+    def _drawn(self, X: Any, n_draws: int, function: Callable[[NDArray[np.float32], Any], T]) -> list[T]:
+        """Apply a function to draws of class probabilities and to strangeness, part by part of the observations."""
         draws = slice(0, self._available(n_draws))
         x = self._inputs(X)
-        return self._in_chunks(x, draws.stop, lambda _, part: function(self._probabilities(part, draws)))
+        return self._in_chunks(x, draws.stop, lambda _, part: function(*self._probabilities(part, draws)))
 
     def _available(self, n_draws: int) -> int:
         """Return how many of the draws that were asked for there are."""
@@ -420,21 +428,31 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def _wrong(self, verdicts: ClassUncertainty, y: Any) -> Flags:
         return wrong(verdicts.mean, self._encoded(labels_of(y, len(verdicts))))
 
-    def _assessed(self, samples: NDArray[np.float32]) -> ClassUncertainty:
-        return assess(samples, classes=self.classes_, uqc_level=self.uqc_level_, certain_above=self.certain_above_)
+    def _assessed(self, samples: NDArray[np.float32], strangeness: Array | None = None) -> ClassUncertainty:
+        return assess(
+            samples,
+            classes=self.classes_,
+            uqc_level=self.uqc_level_,
+            certain_above=self.certain_above_,
+            strangeness=strangeness,
+            strangeness_weight=self._strangeness_weight,
+        )
 
-    def _probabilities(self, x: Tensor, draws: slice) -> NDArray[np.float32]:
-        """Return the class probabilities of some draws, as many of them at once as memory should hold."""
-        step = max(1, _ROWS // len(x))
+    def _probabilities(self, x: Tensor, draws: slice) -> tuple[NDArray[np.float32], Array | None]:
+        """Return the class probabilities of some draws, as many of them at once as memory should hold, and strangeness.
+
+        The latter is (n,), or None where the classifier does not know it.
+        """
+        step, strange = max(1, _ROWS // len(x)), None
+        parts = []
         with torch.no_grad():
-            parts = [
-                torch.softmax(self._logits(x, slice(start, min(start + step, draws.stop))).float(), -1).cpu()
-                for start in range(draws.start, draws.stop, step)
-            ]
+            for start in range(draws.start, draws.stop, step):
+                logits, strange = self._passed(x, slice(start, min(start + step, draws.stop)))
+                parts.append(torch.softmax(logits.float() / self._temperature, -1).cpu())
         result: NDArray[np.float32] = torch.cat(parts, 1).numpy()
         if not np.isfinite(result).all():
             raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
-        return result
+        return result, None if strange is None else strange.double().cpu().numpy()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,6 +15,7 @@ from gpsuq.classify.baselines import DropoutClassifier, EnsembleClassifier, Plai
 from gpsuq.classify.decisions import Threshold
 from gpsuq.classify.estimator import GPSClassifier
 from gpsuq.classify.network import NetworkClassifier
+from gpsuq.core.familiarity import Familiarity
 from gpsuq.core.noise import NoisyNetwork, with_noise
 from gpsuq.engine.fitting import check_parameters
 from gpsuq.engine.settings import Recipe
@@ -27,6 +28,7 @@ CLASSIFIERS: dict[str, type[NetworkClassifier]] = {
     cls.__name__: cls for cls in (GPSClassifier, PlainClassifier, DropoutClassifier, EnsembleClassifier)
 }
 _FITTED = ("uqc_level_", "certain_above_", "seed_", "losses_", "n_features_in_")
+_SETTLED = ("temperature_", "strangeness_weight_", "feature_layers_")
 _PREFIX = "network/"
 
 Network = nn.Module | Callable[[], nn.Module]
@@ -41,9 +43,15 @@ def describe(model: NetworkClassifier | NoisyNetwork) -> tuple[dict[str, Any], d
 
 def check(config: dict[str, Any], shapes: Shapes) -> None:
     """Raise where the config says what cannot be, or other sizes than the tensors have."""
-    for layer, noise_dim in zip(config.get("layers", ()), config.get("noise_dims", ()), strict=True):
-        if shapes[f"{_PREFIX}module.{layer}.noise_weight"][1] != noise_dim:
-            raise ValueError(f"layer {layer} has another number of noise inputs than {noise_dim}")
+    n_members = count({"members": 1} | config.get("params", {}), "members", least=1, most=len(shapes))
+    for prefix in [f"{member}." for member in range(n_members)] if n_members > 1 else [""]:
+        for layer, noise_dim in zip(config.get("layers", ()), config.get("noise_dims", ()), strict=True):
+            if shapes[f"{_PREFIX}{prefix}module.{layer}.noise_weight"][1] != noise_dim:
+                raise ValueError(f"layer {layer} has another number of noise inputs than {noise_dim}")
+        if config.get("watched") is not None:
+            known = [shapes[f"{_PREFIX}{prefix}familiarity.{name}"] for name in ("within", "means")]
+            if [known[0][0], known[1][0]] != counts(config["watched"]["sizes"], "sizes", least=1):
+                raise ValueError("what the network knows of strangers has other sizes")
     if config["type"] == NoisyNetwork.__name__:
         return
     fitted, sizes = config["fitted"], {size for shape in shapes.values() for size in shape}
@@ -56,6 +64,10 @@ def check(config: dict[str, Any], shapes: Shapes) -> None:
         count(fitted, "n_features_in_", least=1)
     if "spread_weight" in config:
         number(config, "spread_weight")
+    if "settled" in config:
+        number(config["settled"], "temperature_", above=0.0)
+        if config["settled"]["strangeness_weight_"] is not None:
+            number(config["settled"], "strangeness_weight_", least=0.0)
     input_shape = counts(config["input_shape"], "input_shape", least=1)
     if not config["own_network"] and not {*input_shape, len(config["classes"]["labels"])} <= sizes:
         raise ValueError("the network in it has other inputs or classes")
@@ -78,7 +90,13 @@ def restore(
 
 
 def _described_noise(network: NoisyNetwork) -> dict[str, Any]:
-    return {"layers": list(network.layers), "noise_dims": network.noise_dims}
+    known = network.familiarity
+    sizes = None if known is None else [len(known.center), len(known.means)]
+    return {
+        "layers": list(network.layers),
+        "noise_dims": network.noise_dims,
+        "watched": None if sizes is None else {"layers": list(network.watched), "sizes": sizes},
+    }
 
 
 def _described(estimator: NetworkClassifier) -> dict[str, Any]:
@@ -101,8 +119,9 @@ def _described(estimator: NetworkClassifier) -> dict[str, Any]:
     }
     if isinstance(estimator, GPSClassifier):
         path = estimator.spread_path_
-        config |= _described_noise(estimator.network_) | {
+        config |= _described_noise(estimator.networks_[0]) | {
             "spread_weight": estimator.spread_weight_,
+            "settled": {name: getattr(estimator, name) for name in _SETTLED},
             "spread_path": None if path is None else path.reset_index().to_dict("list"),
         }
     return config
@@ -125,6 +144,10 @@ def _restored(config: dict[str, Any], tensors: dict[str, Tensor], network: Netwo
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if isinstance(estimator, GPSClassifier):
         estimator.spread_weight_ = config["spread_weight"]
+        # Nothing was settled in models of before there was something to settle.
+        settled = {"temperature_": 1.0} | config.get("settled", {})
+        for name in _SETTLED:
+            setattr(estimator, name, settled.get(name))
         path = config["spread_path"]
         estimator.spread_path_ = None if path is None else table(path, "spread_weight")
     with your_code("network", config["network"]) if config["own_network"] else nullcontext():
@@ -139,15 +162,20 @@ def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
     example = torch.zeros(()).expand(2, *estimator.input_shape_)  # takes no memory, whatever the shape
     if isinstance(estimator, EnsembleClassifier):
         return nn.ModuleList(estimator._initial(example) for _ in range(estimator.n_members))
-    initial = estimator._initial(example)
-    return _noisy(initial, config) if isinstance(estimator, GPSClassifier) else estimator._made(initial, example)
+    if not isinstance(estimator, GPSClassifier):
+        return estimator._made(estimator._initial(example), example)
+    networks = [_noisy(estimator._initial(example), config) for _ in range(estimator.members)]
+    return networks[0] if estimator.members == 1 else nn.ModuleList(networks)
 
 
 def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:
     if isinstance(module, NoisyNetwork):
         return module
     noise_dims = counts(config["noise_dims"], "noise_dims", least=1)
-    return with_noise(module, dict(zip(config["layers"], noise_dims, strict=True)))
+    network = with_noise(module, dict(zip(config["layers"], noise_dims, strict=True)))
+    if (watched := config.get("watched")) is not None:
+        network.watch(watched["layers"], Familiarity(*counts(watched["sizes"], "sizes", least=1)))
+    return network
 
 
 def _asking(description: str) -> str:

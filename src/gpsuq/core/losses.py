@@ -7,6 +7,8 @@ For classes the kernel is :math:`1[y = y']`, and the exact score is Brier's scor
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
@@ -60,11 +62,7 @@ def class_score(logits: Tensor, y: Tensor, *, n_outcomes: int | None = None) -> 
     >>> class_score(torch.zeros(1, 2, 2), torch.tensor([0]))
     tensor([-0.5000])
     """
-    if logits.dim() != 3 or y.shape != logits.shape[:1]:
-        raise GPSError(
-            f"logits must have shape (observations, draws, classes) and y (observations,), got {tuple(logits.shape)} "
-            f"and {tuple(y.shape)}"
-        )
+    _check_shapes(logits, y)
     if n_outcomes is not None:
         return predictive_score(Categorical(logits=logits, validate_args=False), y, n_outcomes=n_outcomes)
     n_draws = logits.shape[1]
@@ -74,6 +72,26 @@ def class_score(logits: Tensor, y: Tensor, *, n_outcomes: int | None = None) -> 
     total = probability.sum(1)
     pairs = (total.square().sum(-1) - probability.square().sum((1, 2))) / (n_draws * (n_draws - 1))
     return pairs - (2.0 / n_draws) * total.gather(1, y.long()[:, None])[:, 0]
+
+
+def _check_shapes(logits: Tensor, y: Tensor) -> None:
+    if logits.dim() != 3 or y.shape != logits.shape[:1]:
+        raise GPSError(
+            f"logits must have shape (observations, draws, classes) and y (observations,), got {tuple(logits.shape)} "
+            f"and {tuple(y.shape)}"
+        )
+
+
+def log_score(logits: Tensor, y: Tensor) -> Tensor:
+    """Return -log of the mean probability over draws (n,) of labels y (n,), for logits (n, M, H).
+
+    >>> import torch  # one draw is sure, one is not: log 2 - log 1.5
+    >>> log_score(torch.tensor([[[99.0, 0.0], [0.0, 0.0]]]), torch.tensor([0]))
+    tensor([0.2877])
+    """
+    _check_shapes(logits, y)
+    of_label = torch.log_softmax(logits, -1).gather(2, y.long()[:, None, None].expand(-1, logits.shape[1], 1))
+    return math.log(logits.shape[1]) - of_label[:, :, 0].logsumexp(1)
 
 
 def probability_spread(logits: Tensor) -> Tensor:

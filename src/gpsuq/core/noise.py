@@ -19,6 +19,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from gpsuq.core.familiarity import Familiarity
 from gpsuq.core.seeds import random_block, unmoved
 from gpsuq.errors import GPSError
 
@@ -70,6 +71,8 @@ class NoisyLinear(nn.Linear):
         if 1 < len(moved) < len(rows):
             sharing = math.ceil(len(rows) / len(moved))
             moved = moved[:, None].expand(-1, sharing, -1, -1).flatten(0, 1)[: len(rows)]
+        if now.scale is not None:
+            moved = moved * now.scale[:, None, None]
         moved = moved.reshape(*moved.shape[:2], *(1,) * (plain.dim() - 2), self.out_features)  # at all positions
         return (rows + moved).flatten(0, 1)
 
@@ -81,12 +84,22 @@ class NoisyLinear(nn.Linear):
         return f"{super().extra_repr()}, noise_dim={self.noise_dim}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Pass:
-    """One call of a network: the noise of each noisy layer, and those that were called, behind which draws are rows."""
+    """One call of a network: the noise of each noisy layer, and those that were called, behind which draws are rows.
+
+    Noise is scaled by ``scale`` (n,), how strange observations are, where that is known.
+    """
 
     noise: dict[NoisyLinear, Tensor]
     called: set[NoisyLinear] = field(default_factory=set)
+    strangeness: Tensor | None = None
+    features: list[Tensor] = field(default_factory=list)
+
+    @property
+    def scale(self) -> Tensor | None:
+        """By how much more the draws of an observation are to differ: not at all where it is familiar."""
+        return None if self.strangeness is None else self.strangeness.clamp_min(1.0)
 
 
 _pass: ContextVar[_Pass | None] = ContextVar("pass", default=None)
@@ -134,6 +147,8 @@ class NoisyNetwork(nn.Module):
         super().__init__()
         self.module, self.layers, self.tried = module, tuple(layers), False
         self.trained: frozenset[str] | None = None
+        self.familiarity: Familiarity | None = None
+        self.watched: tuple[str, ...] = ()
 
     @property
     def noisy_layers(self) -> list[NoisyLinear]:
@@ -176,11 +191,58 @@ class NoisyNetwork(nn.Module):
             noise = self.draw_noise(math.ceil(n / sharing), draws)
         elif noise.dim() != 3 or noise.shape[0] not in (1, n) or noise.shape[2] != self.noise_dim:
             raise GPSError(f"noise must have shape ({n} or 1, draws, {self.noise_dim}), got {tuple(noise.shape)}")
-        return self._passed(inputs, n, noise)
+        return self._passed(inputs, n, noise)[0]
 
-    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor) -> Tensor:
+    def judged(self, *inputs: Any, noise: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return outputs (n, draws, ...), and how strange each observation is (n,), where the network knows that."""
+        if not self.tried:
+            self.check(*inputs)
+        return self._passed(inputs, len(inputs[0]), noise)
+
+    def features(self, *inputs: Any, layers: Sequence[str]) -> Tensor:
+        """Return what enters some layers, in the order of their calls, in one row for each observation; without noise.
+
+        Means over positions stand for an observation that has several.
+        """
+        found: list[Tensor] = []
+        entering = lambda _, entered: found.append(_flat(entered[0]))  # noqa: E731
+        handles = [self.module.get_submodule(name).register_forward_pre_hook(entering) for name in layers]
+        try:
+            self.module(*inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return torch.cat(found, 1)
+
+    def watch(self, layers: Sequence[str], familiarity: Familiarity) -> None:
+        """Scale noise by how strange the features are that enter some layers, in evaluation: by 1 where familiar.
+
+        None of the layers may be called behind the noise.
+        """
+        for name in set(layers) - set(self.watched):
+            self.module.get_submodule(name).register_forward_pre_hook(self._seen)
+        self.watched, self.familiarity = tuple(layers), familiarity
+
+    def strangeness(self, *inputs: Any) -> Tensor:
+        """Return how strange observations are, (n,), by the layers that are watched."""
+        if self.familiarity is None:
+            raise GPSError("the network does not know what is strange: no layer is watched")
+        result: Tensor = self.familiarity(self.features(*inputs, layers=self.watched))
+        return result
+
+    def _seen(self, _: nn.Module, entered: tuple[Any, ...]) -> None:
+        now = _pass.get()
+        if now is None or now.strangeness is not None or self.familiarity is None or self.training:
+            return
+        now.features.append(_flat(entered[0]))
+        if len(now.features) == len(self.watched):
+            now.strangeness = self.familiarity(torch.cat(now.features, 1))
+
+    def _passed(
+        self, inputs: tuple[Any, ...], n: int, noise: Tensor, strangeness: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         layers = self.noisy_layers
-        now = _Pass(dict(zip(layers, noise.split(self.noise_dims, -1), strict=True)))
+        now = _Pass(dict(zip(layers, noise.split(self.noise_dims, -1), strict=True)), strangeness=strangeness)
         before = _pass.set(now)
         try:
             output = self.module(*inputs)
@@ -196,7 +258,7 @@ class NoisyNetwork(nn.Module):
                 f"the network must give one row for each of the {n * draws} rows behind {self._where}, it gave "
                 f"{shape}: its layers behind the noise must not fix the number of rows"
             )
-        return output.reshape(n, draws, *output.shape[1:])
+        return output.reshape(n, draws, *output.shape[1:]), now.strangeness
 
     def _on_trial(self) -> NoisyNetwork:
         """Return a copy in evaluation with the same weights: to try it leaves modes and hooks of the network alone."""
@@ -215,7 +277,7 @@ class NoisyNetwork(nn.Module):
         repeated = tuple(v.repeat_interleave(draws, 0) if isinstance(v, Tensor) else v for v in few)
         with torch.no_grad():
             try:
-                fast = trial._passed(few, n, noise)
+                fast, _ = trial._passed(few, n, noise)
             except GPSError:
                 raise
             except (RuntimeError, ValueError, IndexError) as error:
@@ -224,7 +286,7 @@ class NoisyNetwork(nn.Module):
                     f"{self._where} cannot take noise: behind it an observation is one row for each draw, "
                     f"and the network fails on that ({error}); is there a skip connection around the layer?"
                 ) from error
-            slow = trial._passed(repeated, n * draws, noise.flatten(0, 1)[:, None])
+            slow, _ = trial._passed(repeated, n * draws, noise.flatten(0, 1)[:, None])
         if not bool(torch.isfinite(slow).all()):
             raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
         size = slow.abs().max().clamp_min(1.0)
@@ -301,6 +363,10 @@ class NoisyNetwork(nn.Module):
             raise GPSError(f"the network fails on inputs of shape {shapes}: {error}") from error
 
 
+def _flat(entered: Tensor) -> Tensor:
+    return entered if entered.dim() == 2 else entered.flatten(1, -2).mean(1)
+
+
 def _some_rows(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
@@ -349,6 +415,37 @@ def noisify(
     if example is not None:
         network.check(example)
     return network
+
+
+def affine_layers(module: nn.Module, *example: Any) -> list[str]:
+    """Return the names of the affine layers at the end of a network where noise could enter, in the order of calls.
+
+    From the last one back to the first behind which no layer mixes rows and around which there is no skip connection:
+    the input of the first is what the network's head sees of an observation.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> affine_layers(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3)),
+    ...               torch.zeros(2, 1, 4, 4))
+    ['2', '4']
+    """
+    called: list[str] = []
+    trial = copy.deepcopy(module).eval()
+    for name, layer in trial.named_modules():
+        if type(layer).forward is nn.Linear.forward:
+            layer.register_forward_pre_hook(lambda _, __, name=name: called.append(name))
+    with torch.no_grad():
+        trial(*(_some_rows(value) for value in example))
+    found: list[str] = []
+    for name in reversed(called):
+        try:
+            noisify(module, name).check(*example)
+        except GPSError:
+            break
+        found.insert(0, name)
+    if not found:
+        raise GPSError("the network has no affine layer (nn.Linear) at its end where noise could enter")
+    return found
 
 
 def with_noise(module: nn.Module, noise_dims: Mapping[str, int]) -> NoisyNetwork:

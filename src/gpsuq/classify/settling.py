@@ -1,0 +1,63 @@
+"""What validation observations settle: a temperature, and how much strangeness counts in a verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from gpsuq.classify.decisions import Array, combined_criterion, risk_coverage
+from gpsuq.core.losses import log_score
+
+_WEIGHTS = tuple(1e-3 * 1.25**power for power in range(18))  # up to 0.044: odds of 0.8 at a p-value of 0.05
+_MOST_HURT = 0.01  # by which share the area under the risk-coverage curve may grow
+_HOTTEST = 10.0
+_USUAL = 0.5  # how far the log of a temperature is from 0, before there is anything to see
+
+
+def best_temperature(logits: Tensor, y: Tensor) -> float:
+    """Return the number by which logits (n, draw, class) are divided to minimise the log loss of their mean.
+
+    The sum of the loss has a penalty, so that a few observations without a mistake do not make it sure of all.
+
+    >>> import torch
+    >>> sure = torch.tensor([[[4.0, 0.0]]]).expand(4000, -1, -1)  # it says 98%, and is right in three of four cases
+    >>> round(best_temperature(sure, torch.arange(4000) % 4 // 3), 1)  # 4 / log 3
+    3.6
+    >>> round(best_temperature(sure[:4], torch.arange(4) // 3), 1)
+    1.6
+    """
+
+    def loss(log_temperature: float) -> float:
+        seen = float(log_score(logits / float(np.exp(log_temperature)), y).sum())
+        return seen + 0.5 * (log_temperature / _USUAL) ** 2
+
+    bound = float(np.log(_HOTTEST))
+    found = minimize_scalar(loss, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(found.x))
+
+
+def strangeness_weight(mean: ArrayLike, strangeness: ArrayLike, errors: ArrayLike) -> float:
+    """Return the largest weight of strangeness that leaves the ranking of mistakes as good as it is, within 1%.
+
+    ``mean`` are probabilities (n, H), ``errors`` flags of wrong predictions, all of validation observations: no
+    strangers are needed. How good a ranking is says the area under the risk-coverage curve. The weight is between 0.001
+    and 0.05: one of a thousand familiar observations is strange enough for even odds in any case.
+
+    >>> import numpy as np
+    >>> mean = np.column_stack([np.linspace(0.5, 1.0, 100), np.linspace(0.5, 0.0, 100)])
+    >>> wrong = np.arange(100) < 10
+    >>> round(strangeness_weight(mean, np.where(wrong, 5.0, 0.0), wrong), 3)  # the strange ones are mistakes
+    0.044
+    >>> strangeness_weight(mean, np.where(wrong, 0.0, 5.0), wrong)
+    0.001
+    """
+    most = (1.0 + _MOST_HURT) * _area(mean, strangeness, errors, 0.0)
+    within = [weight for weight in _WEIGHTS if _area(mean, strangeness, errors, weight) <= most]
+    return max(within, default=_WEIGHTS[0])
+
+
+def _area(mean: ArrayLike, strangeness: ArrayLike, errors: ArrayLike, weight: float) -> float:
+    criterion: Array = combined_criterion(mean, strangeness, weight)
+    return risk_coverage(-criterion.max(1), errors).area

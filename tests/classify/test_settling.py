@@ -1,0 +1,222 @@
+"""Spread that knows distance, the combined verdict, temperature and members."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_moons
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from gpsuq import GPSClassifier, GPSError, Recipe, load
+from gpsuq.classify.decisions import auroc, log_loss, risk_coverage, wrong
+from gpsuq.core.noise import affine_layers, noisify
+
+NEW = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined"}
+QUICK = Recipe(epochs=6)
+STRANGERS = np.array([[6.0, 6.0], [-6.0, 5.0], [0.0, -7.0], [8.0, 0.0]])
+
+
+@pytest.fixture(scope="module")
+def moons():
+    X, y = make_moons(1200, noise=0.25, random_state=0)
+    return X[:800], np.where(y, "upper", "lower")[:800], X[800:], np.where(y, "upper", "lower")[800:]
+
+
+@pytest.fixture(scope="module")
+def settled(moons):
+    X, y, *_ = moons
+    return GPSClassifier(**NEW, random_state=0).fit(X, y)
+
+
+def test_strangers_are_uncertain_and_familiar_ones_mostly_not(moons, settled):
+    _, _, new, labels = moons
+    theirs, ours = settled.uncertainty(STRANGERS), settled.uncertainty(new)
+    assert theirs.uncertain.all()
+    assert ours.uncertain.mean() < 0.25
+    assert auroc(ours.strangeness, theirs.strangeness) > 0.99
+    assert 0.6 < ours.strangeness.mean() < 1.4  # -log of a p-value
+    assert "strangeness" in ours.scores
+    plain = GPSClassifier(random_state=0).fit(*moons[:2]).uncertainty(STRANGERS)
+    assert plain.uncertain.mean() < 0.5  # what was to be mended
+    assert np.isnan(plain.strangeness).all()
+    assert "strangeness" not in plain.scores
+    errors = wrong(ours.mean, settled.encoded(labels))
+    by_probability = risk_coverage(ours.error_probability, errors).area
+    assert risk_coverage(ours.uqc_shortfall, errors).area < 1.2 * by_probability
+
+
+def test_draws_of_strangers_spread_more(moons):
+    """The same network, before and after it knows distance: familiar draws stay, those of strangers spread."""
+    X, y, new, _ = moons
+    even = GPSClassifier(layer="auto", loss="log", recipe=QUICK, random_state=0).fit(X[:720], y[:720])
+    aware = copy.deepcopy(even).set_params(spread="distance")
+    aware.feature_layers_ = affine_layers(even.networks_[0].module, torch.zeros(2, 2))[:1]
+    aware.settle(X[:720], y[:720], (X[720:], y[720:]))
+    familiar = aware.uncertainty(new).strangeness < 1.0
+    np.testing.assert_allclose(aware.sample_proba(new)[familiar], even.sample_proba(new)[familiar], atol=1e-5)
+    spread = [model.sample_proba(STRANGERS).std(1).mean() for model in (even, aware)]
+    assert spread[1] > 1.5 * spread[0]
+
+
+def test_a_verdict_is_calibrated_as_any_other(moons, settled):
+    _, _, new, labels = moons
+    model = copy.deepcopy(settled).calibrate(new, labels, target=0.7, of="coverage")
+    assert model.uncertainty(new).uncertain.mean() == pytest.approx(0.3, abs=0.01)
+    by_class = model.calibrate(new, labels, target=0.12, by_class=True)
+    assert by_class.certain_above_.shape == (2,)
+    assert by_class.uncertainty(STRANGERS).uncertain.all()
+
+
+def test_early_stopping_is_for_quantiles(moons, settled):
+    with pytest.raises(GPSError, match="error_rate"):
+        settled.uncertainty(moons[2], error_rate=0.01)
+
+
+def test_a_temperature_mends_probabilities_that_are_too_sure(moons):
+    X, y, new, labels = moons
+    cold = GPSClassifier(layer="auto", recipe=QUICK, random_state=0).fit(X, y)
+    last = cold.networks_[0].module[-1]
+    with torch.no_grad():
+        last.weight.mul_(5.0), last.bias.mul_(5.0)
+    warm = copy.deepcopy(cold).set_params(verdict="combined")
+    warm.settle(X, y, (new[:200], labels[:200]))
+    numbers = warm.encoded(labels)[200:]
+    assert warm.temperature_ > 2.0
+    assert log_loss(warm.predict_proba(new[200:]), numbers) < log_loss(cold.predict_proba(new[200:]), numbers)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_saved_and_loaded_it_says_the_same(tmp_path, moons, members):
+    X, y, new, _ = moons
+    model = GPSClassifier(**NEW, members=members, recipe=QUICK, random_state=1).fit(X, y)
+    model.save(tmp_path / "model")
+    other = load(tmp_path / "model")
+    ours, theirs = model.uncertainty(new), other.uncertainty(new)
+    for name in ("mean", "uqc", "strangeness", "uncertain"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert (other.temperature_, other.strangeness_weight_) == (model.temperature_, model.strangeness_weight_)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_proba(new), model.predict_proba(new))
+
+
+@pytest.mark.parametrize("how", ["networks", "snapshots", "heads"])
+def test_members_differ_and_their_draws_are_taken_in_turn(moons, how):
+    X, y, new, _ = moons
+    model = GPSClassifier(layer="auto", loss="log", members=3, how=how, recipe=QUICK, random_state=0).fit(X, y)
+    draws = model.sample_proba(new, n_draws=60)
+    of_member = [draws[:, member::3].mean(1) for member in range(3)]
+    assert np.abs(of_member[0] - of_member[1]).max() > 1e-3
+    assert np.abs(of_member[1] - of_member[2]).max() > 1e-3
+    np.testing.assert_allclose(model.sample_proba(new, n_draws=7), draws[:, :7], atol=1e-6)
+    single = GPSClassifier(layer="auto", loss="log", recipe=QUICK, random_state=0).fit(X, y)
+    np.testing.assert_allclose(single.sample_proba(new, n_draws=20), draws[:, ::3], atol=1e-6)  # the first is that one
+    if how == "heads":
+        trunks = [network.module[1].weight for network in model.networks_]
+        torch.testing.assert_close(trunks[0], trunks[1], rtol=0, atol=0)
+
+
+def test_members_that_were_trained_apart_are_joined_and_settled(moons):
+    X, y, *_ = moons
+    apart = [GPSClassifier(**NEW, recipe=QUICK, random_state=seed).fit(X[:700], y[:700]) for seed in (0, 1)]
+    model = GPSClassifier.of(apart)
+    assert model.members == 2
+    assert model.settle(X[:700], y[:700], (X[700:], y[700:])) is model
+    assert model.uncertainty(STRANGERS).uncertain.all()
+    with pytest.raises(GPSError, match="at least 2"):
+        GPSClassifier.of(apart[:1])
+    with pytest.raises(GPSError, match="same classes"):
+        GPSClassifier.of([apart[0], GPSClassifier(recipe=QUICK).fit(X, np.arange(800) % 3)])
+
+
+def test_stopped_members_go_on(tmp_path, moons, monkeypatch):
+    X, y, new, _ = moons
+    options = {"members": 2, "recipe": QUICK, "random_state": 0}
+    whole = GPSClassifier(**options).fit(X, y)
+    from gpsuq.engine import networks
+
+    ended, seen = networks.NetworkTraining.end_step, []
+
+    def interrupted(self):
+        ended(self)
+        seen.append(1)
+        if len(seen) == 80:  # in the second member
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(networks.NetworkTraining, "end_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        GPSClassifier(**options).fit(X, y, checkpoint=tmp_path)
+    monkeypatch.setattr(networks.NetworkTraining, "end_step", ended)
+    again = GPSClassifier(**options).fit(X, y, checkpoint=tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(new), whole.predict_proba(new))
+
+
+def test_a_loader_needs_validation_data(moons):
+    X, y, new, labels = moons
+    rows = TensorDataset(torch.from_numpy(X).float(), torch.from_numpy((y == "upper").astype(np.int64)))
+    loader = DataLoader(rows, batch_size=100)
+    with pytest.raises(GPSError, match="validation"):
+        GPSClassifier(nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2)), **NEW, recipe=QUICK).fit(loader)
+    network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+    model = GPSClassifier(network, **NEW, recipe=QUICK).fit(loader, validation=(new, (labels == "upper").astype(int)))
+    assert model.uncertainty(STRANGERS).uncertain.all()
+
+
+def test_features_of_a_trained_network_are_kept_and_watched():
+    random = np.random.default_rng(0)
+    images = random.normal(size=(400, 1, 6, 6)).astype(np.float32)
+    labels = (images.mean((1, 2, 3)) > 0).astype(int)
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
+    before = copy.deepcopy(network.state_dict())
+    model = GPSClassifier(network, **NEW, features="keep", recipe=QUICK).fit(images, labels)
+    assert model.feature_layers_ == ["2"]
+    assert model.networks_[0].layers == ("2",)
+    torch.testing.assert_close(model.networks_[0].module[0].weight, before["0.weight"], rtol=0, atol=0)
+    assert model.uncertainty(20.0 + images[:20]).uncertain.all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": 2, "network": nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))}, "different weights"),
+        ({"members": 0}, "members"),
+        ({"how": "trees"}, "how"),
+        ({"loss": "hinge"}, "loss"),
+        ({"spread": "far"}, "spread"),
+        ({"verdict": "guess"}, "verdict"),
+    ],
+)
+def test_what_cannot_be_is_named(moons, options, message):
+    with pytest.raises((GPSError, ValueError), match=message):
+        GPSClassifier(**options, recipe=QUICK).fit(*moons[:2])
+
+
+def test_there_must_be_something_to_settle(moons):
+    model = GPSClassifier(recipe=QUICK).fit(*moons[:2])
+    with pytest.raises(GPSError, match="nothing to settle"):
+        model.settle(*moons[:2], moons[2:])
+
+
+class Skipping(nn.Module):
+    """A residual block between two affine layers: noise inside it would meet what went around."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.inside, self.last = nn.Linear(3, 8), nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.last(x + torch.relu(self.inside(x)))
+
+
+def test_affine_layers_end_where_noise_cannot_enter():
+    assert affine_layers(Skipping(), torch.zeros(2, 3)) == ["last"]
+    assert affine_layers(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), torch.zeros(2, 3)) == ["0", "1"]
+    with pytest.raises(GPSError, match="no affine layer"):
+        affine_layers(nn.Conv1d(1, 2, 1), torch.zeros(2, 1, 3))
+
+
+def test_a_network_that_watches_nothing_says_so():
+    with pytest.raises(GPSError, match="no layer is watched"):
+        noisify(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), "0").strangeness(torch.zeros(2, 3))
