@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -20,16 +19,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gpsuq.classify.decisions import CERTAIN_ABOVE, combined_criterion, risk_coverage, wrong
+from gpsuq.classify.decisions import CERTAIN_ABOVE, risk_coverage, wrong
 from gpsuq.classify.export import write_onnx
-from gpsuq.classify.network import DEFAULT_DRAWS, NetworkClassifier, like_weights
+from gpsuq.classify.members import trained_members
+from gpsuq.classify.network import NetworkClassifier, like_weights
 from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
-from gpsuq.classify.settling import best_temperature, strangeness_weight
-from gpsuq.classify.thresholds import threshold_for_coverage
-from gpsuq.core.familiarity import FeatureSums
+from gpsuq.classify.settling import batches, best_temperature, combined_verdict, learned_familiarity
 from gpsuq.core.losses import class_score, log_score, probability_spread
 from gpsuq.core.noise import NoisyNetwork, affine_layers, noisify
-from gpsuq.core.seeds import derive_seed, random_block, seed_from
+from gpsuq.core.seeds import random_block, seed_from
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
 from gpsuq.engine.parallel import independent
@@ -52,9 +50,8 @@ OFF_DATA_SHARE = 0.1
 
 _BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
 _VALIDATION_SHARE, _FEW_VALIDATION = 0.1, 50  # set aside: a tenth, or up to a fifth where that is fewer than 50
-_CYCLE = 0.1  # of the epochs of the first training, that a snapshot or another head takes
-_ROWS_AT_ONCE = 500
-_TEMPERATURE_DRAWS, _LOGITS, _FEWEST_LOGITS = 50, 20_000_000, 200  # what a temperature is fitted by
+_TEMPERATURE_DRAWS, _TEMPERATURE_ROWS = 50, 100  # for each observation, and how many of these are passed at once
+_LOGITS, _FEWEST_LOGITS = 10_000_000, 200  # what a temperature is fitted by: numbers at most, observations at least
 
 
 class GPSClassifier(NetworkClassifier):
@@ -258,34 +255,8 @@ class GPSClassifier(NetworkClassifier):
         """Train the network, or all members."""
         if self.members == 1:
             NetworkClassifier.fit(self, X, y, checkpoint=place, **options)
-            return
-        if self.how == "networks" and self.features == "learn" and isinstance(self.network, nn.Module):
-            raise GPSError("members start from different weights: pass a function that makes the network")
-
-        def fitted(number: int, **changed: Any) -> GPSClassifier:
-            model = copy.copy(self)
-            model.members, model.random_state = 1, derive_seed(seed, "member", number) >> 32 if number else seed
-            for name, value in changed.items():
-                setattr(model, name, value)
-            with stage(f"member {number}"):
-                folder = None if place is None else place / f"member{number}"
-                NetworkClassifier.fit(model, X, y, checkpoint=folder, **options)
-            return model
-
-        if self.how == "networks":
-            fabric_or_default(self.fabric)  # processes join before members are dealt out
-            bar = "members" if self.progress else None
-            self._join(independent(fitted, [(number,) for number in range(self.members)], bar=bar))
-            return
-        models = [fitted(0)]
-        recipe = Recipe() if self.recipe is None else self.recipe
-        short = replace(recipe, epochs=max(1, round(_CYCLE * len(models[0].losses_))))
-        for number in range(1, self.members):
-            if self.how == "snapshots":
-                models.append(fitted(number, network=models[-1].network_, recipe=short))
-            else:
-                models.append(fitted(number, network=models[0].network_, recipe=short, features="keep"))
-        self._join(models)
+        else:
+            self._join(trained_members(self, X, y, place, seed, options))
 
     @classmethod
     def of(cls, members: Sequence[GPSClassifier]) -> GPSClassifier:
@@ -328,48 +299,40 @@ class GPSClassifier(NetworkClassifier):
 
     def _settle(self, X: Any, y: Any, validation: tuple[Any, Any]) -> None:
         self.temperature_, self.strangeness_weight_ = 1.0, None
-        inputs, labels = self._inputs(validation[0]), self.encoded(validation[1])
+        aside, labels = self._inputs(validation[0]), self.encoded(validation[1])
         if self.spread == "distance":
             for network in self.networks_:
-                known = self._feature_sums(network, X, y).familiarity()
-                known.calibrate(torch.cat([self._features(network, x) for x, _ in _batches(inputs, None)]))
+                known = learned_familiarity(
+                    lambda x, network=network: self._features(network, x),  # type: ignore[misc]
+                    self._training_batches(X, y),
+                    (x for x, _ in batches(aside)),
+                    len(self.classes_),
+                )
                 network.watch(self.feature_layers_, known.to(next(network.parameters()).device))
         if self.verdict == "combined":
-            self._settle_verdict(validation[0], labels)
+            self.certain_above_ = CERTAIN_ABOVE
+            self.temperature_ = best_temperature(*self._some_logits(aside, labels))
+            verdicts = self.uncertainty(validation[0])
+            self.strangeness_weight_, self.certain_above_ = combined_verdict(verdicts, wrong(verdicts.mean, labels))
 
-    def _feature_sums(self, network: NoisyNetwork, X: Any, y: Any) -> FeatureSums:
-        """Pass over the training data once."""
-        sums = None
-        source = X if y is None else _batches(self._inputs(X), torch.from_numpy(self.encoded(y)), shuffled=True)
-        for x, labels in source:
-            features = self._features(network, x)
-            sums = sums or FeatureSums(features.shape[1], len(self.classes_))
-            sums.add(features, labels if y is not None else torch.from_numpy(self.encoded(labels)))
-        assert sums is not None
-        return sums
+    def _training_batches(self, X: Any, y: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield training data once, labels as numbers."""
+        if y is None:
+            return ((x, torch.from_numpy(self.encoded(labels))) for x, labels in X)
+        return batches(self._inputs(X), torch.from_numpy(self.encoded(y)), shuffled=True)
 
     def _features(self, network: NoisyNetwork, x: Tensor) -> Tensor:
         with torch.no_grad():
             return network.features(like_weights(network, x), layers=self.feature_layers_).float().cpu()
 
-    def _settle_verdict(self, X: Any, labels: NDArray[np.int64]) -> None:
-        """Fit the temperature, the weight of strangeness, and the threshold."""
-        self.certain_above_, inputs = CERTAIN_ABOVE, self._inputs(X)
-        few = max(_FEWEST_LOGITS, _LOGITS // (DEFAULT_DRAWS * len(self.classes_)))
-        rows = np.random.default_rng(self.seed_ % 2**32).permutation(len(labels))[:few]
+    def _some_logits(self, aside: Any, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return logits (n, draw, class) of as many validation observations as memory should hold, and labels."""
+        few = max(_FEWEST_LOGITS, _LOGITS // (_TEMPERATURE_DRAWS * len(self.classes_)))
+        rows = torch.from_numpy(np.random.default_rng(self.seed_ % 2**32).permutation(len(labels))[:few])
+        draws = slice(0, _TEMPERATURE_DRAWS)
         with torch.no_grad():
-            parts = [
-                self._passed(inputs[torch.from_numpy(some)], slice(0, _TEMPERATURE_DRAWS))[0].float().cpu()
-                for some in np.array_split(rows, max(1, len(rows) // _ROWS_AT_ONCE))
-            ]
-        self.temperature_ = best_temperature(torch.cat(parts), torch.from_numpy(labels[rows]))
-        verdicts = self.uncertainty(X)
-        share = float((~verdicts.uncertain).mean())
-        weight = strangeness_weight(verdicts.mean, verdicts.strangeness, wrong(verdicts.mean, labels))
-        criterion = combined_criterion(verdicts.mean, verdicts.strangeness, weight)
-        self.strangeness_weight_ = weight
-        # As many are certain as by the paper's criterion, though not all of them or none.
-        self.certain_above_ = threshold_for_coverage(criterion.max(1), float(np.clip(share, 0.05, 0.995)))
+            parts = [self._passed(aside[some], draws)[0].float().cpu() for some in rows.split(_TEMPERATURE_ROWS)]
+        return torch.cat(parts), torch.from_numpy(labels)[rows]
 
     @property
     def _temperature(self) -> float:  # type: ignore[override]
@@ -517,10 +480,3 @@ class GPSClassifier(NetworkClassifier):
 def _validation_share(n: int) -> float:
     """Return which share of n observations is set aside."""
     return max(_VALIDATION_SHARE, min(2.0 * _VALIDATION_SHARE, _FEW_VALIDATION / max(n, 1)))
-
-
-def _batches(x: Any, y: Tensor | None, *, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield inputs some at a time, with their labels."""
-    order = torch.randperm(len(x), generator=random_block(0, "order")) if shuffled else torch.arange(len(x))
-    for some in order.split(_ROWS_AT_ONCE):
-        yield x[some], torch.empty(0) if y is None else y[some]

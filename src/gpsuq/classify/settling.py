@@ -1,19 +1,53 @@
-"""What validation observations settle: a temperature, and how much strangeness counts in a verdict."""
+"""What is settled after training: which features are familiar, a temperature, how much strangeness counts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from gpsuq.classify.decisions import Array, combined_criterion, risk_coverage
+from gpsuq.classify.decisions import Array, ClassUncertainty, Flags, combined_criterion, risk_coverage
+from gpsuq.classify.thresholds import threshold_for_coverage
+from gpsuq.core.familiarity import Familiarity, FeatureSums
 from gpsuq.core.losses import log_score
+from gpsuq.core.seeds import random_block
 
 _WEIGHTS = tuple(1e-3 * 1.25**power for power in range(18))  # up to 0.044: odds of 0.8 at a p-value of 0.05
 _MOST_HURT = 0.01  # by which share the area under the risk-coverage curve may grow
 _HOTTEST = 10.0
+_COVERAGES = (0.05, 0.995)  # neither none nor all are certain
+_ROWS_AT_ONCE = 500
 _USUAL = 0.5  # how far the log of a temperature is from 0, before there is anything to see
+
+
+def batches(x: Any, y: Tensor | None = None, *, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield observations some at a time, with their labels where there are any."""
+    order = torch.randperm(len(x), generator=random_block(0, "order")) if shuffled else torch.arange(len(x))
+    for some in order.split(_ROWS_AT_ONCE):
+        yield x[some], torch.empty(0) if y is None else y[some]
+
+
+def learned_familiarity(
+    features: Callable[[Tensor], Tensor],
+    training: Iterable[tuple[Tensor, Tensor]],
+    validation: Iterable[Tensor],
+    n_classes: int,
+) -> Familiarity:
+    """Return what features (n, p) of training batches are like; new ones, of validation batches, say how far is far."""
+    sums = None
+    for x, y in training:
+        rows = features(x)
+        sums = sums or FeatureSums(rows.shape[1], n_classes)
+        sums.add(rows, y)
+    assert sums is not None, "there was something to train on"
+    known = sums.familiarity()
+    known.calibrate(torch.cat([features(x) for x in validation]))
+    return known
 
 
 def best_temperature(logits: Tensor, y: Tensor) -> float:
@@ -56,6 +90,13 @@ def strangeness_weight(mean: ArrayLike, strangeness: ArrayLike, errors: ArrayLik
     most = (1.0 + _MOST_HURT) * _area(mean, strangeness, errors, 0.0)
     within = [weight for weight in _WEIGHTS if _area(mean, strangeness, errors, weight) <= most]
     return max(within, default=_WEIGHTS[0])
+
+
+def combined_verdict(verdicts: ClassUncertainty, errors: Flags) -> tuple[float, float]:
+    """Return the weight of strangeness, and a threshold that leaves as many certain as the verdicts of others do."""
+    weight = strangeness_weight(verdicts.mean, verdicts.strangeness, errors)
+    best = combined_criterion(verdicts.mean, verdicts.strangeness, weight).max(1)
+    return weight, threshold_for_coverage(best, float(np.clip((~verdicts.uncertain).mean(), *_COVERAGES)))
 
 
 def _area(mean: ArrayLike, strangeness: ArrayLike, errors: ArrayLike, weight: float) -> float:
