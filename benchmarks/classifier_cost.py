@@ -19,6 +19,8 @@ def training(seconds: float) -> dict[str, float]:
     from common import interleaved
 
     from gpsuq import Recipe, class_score, noisify
+    from gpsuq.core.losses import log_score
+    from gpsuq.core.noise import affine_layers
     from paper.networks import paper_cnn
 
     x, y = torch.rand(BATCH, 1, 28, 28), torch.randint(0, 10, (BATCH,))
@@ -40,6 +42,10 @@ def training(seconds: float) -> dict[str, float]:
             network, lambda network, draws=draws: class_score(network(x, draws=draws), y).mean()
         )
         functions[f"products of its added rows alone, M = {draws}"] = products((draws - 1) * BATCH)
+    late = noisify(paper_cnn(10), affine_layers(paper_cnn(10), x)[-2], 0.5, example=x)
+    functions["gps, noise at the last hidden layer, M = 10"] = stepper(
+        late, lambda network: log_score(network(x, draws=10), y).mean()
+    )
     found = interleaved(functions, seconds=seconds)
     ratios = {name: round(found[name] / found["plain"], 3) for name in found}
     return ratios | {"plain step, ms": round(found["plain"], 1)}
@@ -64,7 +70,7 @@ def products(rows: int, width: int = 800, layers: int = 5):
 def judging(seconds: float) -> dict[str, float]:
     from common import interleaved
 
-    gps, dropout, x = trained_models()
+    gps, late, dropout, x = trained_models()
     network = dropout.network_
 
     def full_passes():
@@ -78,7 +84,14 @@ def judging(seconds: float) -> dict[str, float]:
             for layer in layers:
                 layer.eval()
 
+    def plain_pass():
+        with torch.no_grad():
+            torch.softmax(network(torch.from_numpy(x)), -1)
+
     functions = {
+        "plain pass": plain_pass,
+        "gps, last hidden layer, distance": lambda: late.uncertainty(x, DRAWS),
+        "gps, last hidden layer, distance, adaptive": lambda: late.uncertainty(x, DRAWS, error_rate=0.05),
         "gps": lambda: gps.uncertainty(x, DRAWS),
         "gps, adaptive": lambda: gps.uncertainty(x, DRAWS, error_rate=0.05),
         "dropout, trunk once": lambda: dropout.uncertainty(x, DRAWS),
@@ -86,13 +99,16 @@ def judging(seconds: float) -> dict[str, float]:
     }
     found = interleaved(functions, seconds=seconds)
     return {name: round(time / found["gps"], 3) for name, time in found.items()} | {
+        "last hidden layer, distance, adaptive / plain pass": round(
+            found["gps, last hidden layer, distance, adaptive"] / found["plain pass"], 3
+        ),
         "gps, ms per image": round(found["gps"] / len(x), 2),
         "draws, adaptive": round(float(gps.uncertainty(x, DRAWS, error_rate=0.05).n_draws.mean()), 1),
     }
 
 
 def trained_models():
-    """Give GPS and dropout networks that were trained for an epoch, and test images."""
+    """Give GPS networks, the paper's and one that knows distance, and one with dropout, after an epoch, and images."""
     from gpsuq import GPSClassifier, GPSError, Recipe
     from gpsuq.classify.baselines import DropoutClassifier
     from gpsuq.datasets import load_images
@@ -108,8 +124,10 @@ def trained_models():
         fresh = x[:IMAGES]
     recipe = Recipe(epochs=1)
     gps = GPSClassifier(lambda: paper_cnn(10), "head.0", recipe=recipe).fit(x, y)
+    aware = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined"}
+    late = GPSClassifier(lambda: paper_cnn(10), **aware, recipe=recipe).fit(x, y)
     dropout = DropoutClassifier(lambda: paper_cnn(10, dropout=0.25), recipe=recipe).fit(x, y)
-    return gps, dropout, fresh
+    return gps, late, dropout, fresh
 
 
 def main() -> None:

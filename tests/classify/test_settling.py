@@ -70,9 +70,15 @@ def test_a_verdict_is_calibrated_as_any_other(moons, settled):
     assert by_class.uncertainty(STRANGERS).uncertain.all()
 
 
-def test_early_stopping_is_for_quantiles(moons, settled):
+def test_fewer_draws_give_the_same_verdicts(moons, settled):
+    """All but those at the threshold are settled by few draws; at most a share of 5% may differ from many draws."""
+    many, quick = settled.uncertainty(moons[2], 4_000), settled.uncertainty(moons[2], error_rate=0.05)
+    assert quick.n_draws.min() == 16
+    assert quick.n_draws.mean() < 60
+    assert (quick.uncertain != many.uncertain).mean() < 0.02
+    np.testing.assert_allclose(quick.strangeness, many.strangeness, atol=1e-3)
     with pytest.raises(GPSError, match="error_rate"):
-        settled.uncertainty(moons[2], error_rate=0.01)
+        settled.uncertainty(moons[2], error_rate=1.5)
 
 
 def test_a_temperature_mends_probabilities_that_are_too_sure(moons):

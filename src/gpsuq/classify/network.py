@@ -19,11 +19,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gpsuq.classify.decisions import CERTAIN_ABOVE, UQC_LEVEL, ClassUncertainty, Flags, Threshold, assess, joined, wrong
+from gpsuq.classify.decisions import (
+    CERTAIN_ABOVE,
+    UQC_LEVEL,
+    ClassUncertainty,
+    Flags,
+    Threshold,
+    assess,
+    combined_criterion,
+    joined,
+    wrong,
+)
 from gpsuq.classify.findings import training_findings
 from gpsuq.classify.inputs import Mapped, is_loader, labels_of, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
-from gpsuq.classify.sequential import SequentialTest, draws_in_looks
+from gpsuq.classify.sequential import MeanTest, SequentialTest, draws_in_looks
 from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
 from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import seed_from, seeded, unmoved
@@ -315,23 +325,18 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             differs from that of infinitely many draws with at most this probability (:mod:`gpsuq.classify.sequential`).
         """
         n_draws = self._available(n_draws)
-        if error_rate is not None and self._strangeness_weight is not None:
-            raise GPSError('error_rate is for verdict="quantile"; a combined verdict rests on means: set n_draws')
         if error_rate is None or n_draws < 2:
             return joined(self._drawn(X, n_draws, self._assessed))
-        # Below one half several classes can pass at once, so that each has a part of the error rate.
-        threshold = float(np.min(self.certain_above_))
-        rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
-        test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate / rivals)
+        looks, settled = self._sequential_test(n_draws, error_rate)
         parts, order = [], []
 
         def drawn_until_settled(start: int, part: Tensor) -> None:
             waiting = np.arange(len(part))
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
-            for look, draws in enumerate(draws_in_looks(test.looks)):
+            for look, draws in enumerate(draws_in_looks(looks)):
                 fresh, strange = self._probabilities(part[torch.from_numpy(waiting)], draws)
                 samples = np.concatenate([samples, fresh], 1)
-                done = test.settled(look, self._below(samples))
+                done = settled(look, samples, strange)
                 if done.any():
                     parts.append(self._assessed(samples[done], None if strange is None else strange[done]))
                     order.append(start + waiting[done])
@@ -339,8 +344,29 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 if len(waiting) == 0:
                     break
 
-        self._in_chunks(self._inputs(X), test.looks[0], drawn_until_settled)
+        self._in_chunks(self._inputs(X), looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))
+
+    def _sequential_test(
+        self, n_draws: int, error_rate: float
+    ) -> tuple[tuple[int, ...], Callable[[int, NDArray[np.float32], Array | None], Flags]]:
+        """Return numbers of draws at which to look, and what says of a look, draws and strangeness who is settled."""
+        weight = self._strangeness_weight
+        if weight is not None:
+            mean_test, level = MeanTest.planned(n_draws, error_rate), np.asarray(self.certain_above_)
+
+            def mean_settled(look: int, samples: NDArray[np.float32], strange: Array | None) -> Flags:
+                best = samples.mean(1).argmax(1)
+                known = np.full(len(samples), np.nan) if strange is None else strange
+                values = combined_criterion(samples[np.arange(len(best)), :, best], known, weight)
+                return mean_test.settled(look, values, np.broadcast_to(level, len(self.classes_))[best])
+
+            return mean_test.looks, mean_settled
+        # Below one half several classes can pass at once, so that each has a part of the error rate.
+        threshold = float(np.min(self.certain_above_))
+        rivals = 1 if threshold >= 0.5 else max(1, int(1.0 / max(threshold, 1.0 / len(self.classes_))))
+        test = SequentialTest.planned(n_draws, self.uqc_level_, error_rate / rivals)
+        return test.looks, lambda look, samples, _: test.settled(look, self._below(samples))
 
     def _drawn(self, X: Any, n_draws: int, function: Callable[[NDArray[np.float32], Any], T]) -> list[T]:
         """Apply a function to draws of class probabilities and to strangeness, part by part of the observations."""
