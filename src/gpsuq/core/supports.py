@@ -122,7 +122,7 @@ def _wide(base: Distribution) -> bool:
 def _blocks(size: int, like: Tensor, *, single: bool) -> Table:
     """Return the middles of blocks of counts below ``size``, and how many counts a block has.
 
-    A block is a third as wide as a Poisson law there, so that the density in its middle, times its width, tells its mass.
+    A block is a third as wide as a Poisson law there: the density in its middle, times its width, tells its mass.
 
     >>> _blocks(42, torch.zeros(0), single=False)[0][-4:]
     tensor([35.0000, 36.5000, 38.5000, 40.5000])
