@@ -232,10 +232,13 @@ class UQDistribution:
         ``population_*`` bounds theta_i of an observation, ``mean_*`` the mean of theta (chains with bootstrap weights).
         Where parameters depend on x, or on concomitants, the population is that of the rows of ``x``.
         """
-        if self.conditional and x is not None:
-            n_draws = -(-n_draws // len(x))  # of each row
         table: dict[str, Array] = {}
-        for name, value in self.draws(n_draws, x).items():
+        if self.conditional and x is not None:  # all rows see the same noise, so that each takes a whole block of it
+            parts = [self.draws(min(n_draws, _BLOCK), part) for part in self._seen(x).split(_ROWS)]
+            draws = {name: np.concatenate([part[name] for part in parts], axis=2) for name in parts[0]}
+        else:
+            draws = self.draws(n_draws, x)
+        for name, value in draws.items():
             shape = value.shape[3 if self.conditional else 2 :]
             flat = value.reshape(self.n_chains, -1, int(np.prod(shape)))
             table |= dict(zip(self._labels(name, shape), np.moveaxis(flat, 2, 0), strict=True))
