@@ -11,10 +11,12 @@ import pytest
 from test_house import FLOORS
 from torch import nn
 
+from benchmarks import ten_models
 from gpsuq import GPS, Algorithm, GPSPoissonProcess, GPSRegressor, Recipe, __version__
 
 ROOT = Path(__file__).parents[1]
-GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
+TEN = ROOT / "docs" / "howto" / "ten-models.md"
+GUIDES = sorted({*(ROOT / "docs" / "howto").glob("*.md")} - {TEN})
 _PRODUCTS = "products of its added rows alone"
 
 
@@ -55,6 +57,27 @@ def test_the_code_of_a_guide_runs(page):
     blocks = python_blocks(page.read_text())
     assert blocks
     run(blocks, str(page))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", ten_models.TRUTH)
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+def test_each_of_ten_models_finds_the_truth(title, monkeypatch):
+    """In a short training: means within 0.3 (of their size, if that is larger), laws within 0.5 of their scale."""
+    for name, value in (("algorithm", Algorithm(n_steps=300, n_draws=20)), ("n_chains", 2)):
+        monkeypatch.setitem(GPS.__init__.__kwdefaults__, name, value)
+    head, sections = ten_models.models()
+    names, *_ = ten_models.fitted(head, *sections[title], seed=1)
+    for label, found in ten_models.judged(title, names).items():
+        assert found["mean"] == pytest.approx(found["truth"], rel=0.3, abs=0.3), label
+        assert found.get("w1", 0.0) < 0.5, label
+
+
+def test_all_of_the_ten_models_are_known():
+    _, sections = ten_models.models()
+    assert len(sections) == 10
+    assert list(sections) == list(ten_models.TRUTH)
+    assert all(len(part.splitlines()) <= 16 for parts in sections.values() for part in parts)
 
 
 def test_there_are_guides():

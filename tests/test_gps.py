@@ -43,6 +43,7 @@ from gpsuq import (
     Scale,
     SlicedWasserstein,
     Slope,
+    load,
 )
 from gpsuq.core.models import categorical, linear_regression, poisson_counts
 from gpsuq.datasets import scissors
@@ -214,6 +215,86 @@ def test_probabilities_of_ragged_choices_are_hidden_where_there_is_no_task(rng, 
     assert probabilities.shape == (2, 4, 3)
     assert np.isnan(probabilities).all(-1).tolist() == [[False] * 4, [False, False, True, True]]
     assert np.allclose(probabilities[0].sum(-1), 1.0, atol=1e-5)
+
+
+def test_predictions_of_a_long_table_have_its_rows(rng, short):
+    X, y, _ = choices(rng, 20, 4)
+    table, person = X.reshape(-1, 2), np.repeat(np.arange(20), 4)
+    uq = GPS(LOGIT, algorithm=short).fit(X, y)
+    mixed = rng.permutation(80)[:70]  # persons in any order, some without all of their rows
+    rows = {"groups": person[mixed]}
+    assert np.allclose(uq.predict_mean(table[mixed], **rows), uq.predict_mean(X).ravel()[mixed], atol=1e-6)
+    assert uq.predict_draws(table[mixed], 30, **rows).shape == (4, 30, 70)
+    assert uq.predict_interval(table[mixed], n_draws=30, **rows).shape == (2, 70)
+    with pytest.raises(GPSError, match="groups are labels of the rows of x"):
+        uq.predict_mean(**rows)
+
+
+# --- concomitants: G(w, Z) -------------------------------------------------------------------------------------------
+
+LINES = ObservationModel(
+    lambda x, slope, scale: Normal((x * slope).sum(-1), scale), slope=Slope(), scale=Scale(random=False)
+)
+
+
+def lines(rng, n=400):
+    """Slopes of 2 or -2, the first more often where w is large."""
+    X, w = rng.normal(size=(n, 3, 1)), pd.DataFrame({"age": rng.uniform(-2, 2, n), "noise": rng.normal(size=n)})
+    slope = np.where(rng.random(n) < 1 / (1 + np.exp(-3 * w["age"])), 2.0, -2.0)
+    return X, (X * slope[:, None, None]).sum(-1) + 0.5 * rng.normal(size=(n, 3)), w, slope
+
+
+@pytest.mark.slow
+def test_the_law_moves_with_concomitants(rng):
+    X, y, w, slope = lines(rng)
+    uq = GPS(LINES, algorithm=Algorithm(n_steps=300, n_draws=10), n_chains=2).fit(X, y, concomitants=w)
+    young, old = ((uq.draws(500, [[age, 0.0]])["slope"] > 0).mean() for age in (-1.5, 1.5))
+    assert young < 0.2
+    assert old > 0.8
+    assert uq.summary(x=w).loc["slope[x0]", "mean"] == pytest.approx(slope.mean(), abs=0.3)
+    person = uq.explain_rows(X, y, concomitants=w)
+    assert ((person["slope[x0]"] > 0) == (slope > 0)).mean() > 0.95
+    assert uq.predict_mean(X[:2] * 0 + 1, concomitants=w[:2]).shape == (2, 3)
+
+
+def test_concomitants_come_by_person_or_by_row_and_are_saved(rng, short, tmp_path):
+    X, y, w, _ = lines(rng, 40)
+    person = np.repeat(np.arange(40), 3)
+    long = (X.reshape(-1, 1), y.ravel())
+    by_person = GPS(LINES, algorithm=short).fit(X, y, concomitants=w)
+    by_row = GPS(LINES, algorithm=short).fit(*long, groups=person, concomitants=w.iloc[person])
+    assert by_person.concomitants == ["age", "noise"]
+    assert np.allclose(by_person.draws(20, w)["slope"], by_row.draws(20, w)["slope"], atol=1e-5)
+    again = load(by_person.save(tmp_path / "uq"), model=LINES)
+    turned = w[["noise", "age"]]  # names tell columns apart
+    assert np.array_equal(again.draws(20, turned)["slope"], by_person.draws(20, w)["slope"])
+    rows = again.predict_mean(long[0], groups=person, concomitants=w.iloc[person])
+    assert np.allclose(rows.reshape(40, 3), by_person.predict_mean(X, concomitants=w), atol=1e-6)
+    level = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
+    assert GPS(level, algorithm=short).fit(y[:, 0], concomitants=w).predict_mean(concomitants=w[:5]).shape == (5,)
+
+
+def test_mistakes_with_concomitants_are_named(rng, short):
+    X, y, w, _ = lines(rng, 40)
+    person, values = np.repeat(np.arange(40), 3), rng.normal(size=(120, 1))
+    fit = GPS(LINES, algorithm=short).fit
+    with pytest.raises(GPSError, match="concomitants differ within a group in rows 1, 2"):
+        fit(X.reshape(-1, 1), y.ravel(), groups=person, concomitants=values)
+    with pytest.raises(GPSError, match="concomitants have 39 rows for 40 observations"):
+        fit(X, y, concomitants=w[1:])
+    with pytest.raises(GPSError, match=r"must have rows and columns, got shape \(40,\)"):
+        fit(X, y, concomitants=w["age"])
+    uq = fit(X, y, concomitants=w)
+    with pytest.raises(GPSError, match="depends on age, noise: pass concomitants"):
+        uq.predict_mean(X)
+    with pytest.raises(GPSError, match=r"pass x=\.\.\., rows of age, noise"):
+        uq.draws(10)
+    with pytest.raises(GPSError, match="there are 1 concomitants, the fit had 2"):
+        uq.draws(10, [[0.0]])
+    with pytest.raises(GPSError, match="the fit had no concomitants"):
+        fit(X, y).predict_mean(X, concomitants=w)
+    with pytest.raises(GPSError, match="a generator that sees them"):
+        GPS(LINES, FromModule(nn.Linear(2, 1), noise_dim=2), algorithm=short).fit(X, y, concomitants=w)
 
 
 # --- generators, distances, kernels ----------------------------------------------------------------------------------

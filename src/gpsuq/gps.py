@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -15,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from gpsuq.core.distances import MMD, Distance
 from gpsuq.core.expectations import base_distribution
-from gpsuq.core.generators import Generator, GeneratorSpec, as_generator_spec
+from gpsuq.core.generators import MLP, Generator, GeneratorSpec, as_generator_spec
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import observations
 from gpsuq.core.parameters import ParameterMap
@@ -38,6 +39,7 @@ class FitOptions(TypedDict, total=False):
     mask: Any
     weight: Any
     groups: Any
+    concomitants: Any
     validation: DataLoader[Any] | None
     checkpoint: str | Path | None
     checkpoint_every: int
@@ -127,6 +129,9 @@ class GPS:
             Frequency weight of each observation.
         groups
             A label for each row of a long table: all rows of a person are one observation, with one theta.
+        concomitants
+            Columns W that the law of theta depends on, such as a person's age: theta = G(w, Z). One row for each
+            observation; with ``groups`` also one for each row of the long table.
         validation
             Held-out observations where the data come from a loader.
         checkpoint
@@ -148,6 +153,7 @@ class GPS:
             history=state.history,
             feature_names=None if columns is None else [str(column) for column in columns],
             x_shape=None if sample.x is None else tuple(sample.x.shape[1:]),
+            concomitants=None if sample.w is None else _names(options.get("concomitants"), sample.w.shape[1]),
             findings=findings,
         )
 
@@ -188,6 +194,7 @@ class GPS:
         distance: Distance = MMD(),
         mask: Any = None,
         groups: Any = None,
+        concomitants: Any = None,
     ) -> Trial:
         """Try a model on data without training: return the shapes that it is given and makes, as a table to print.
 
@@ -207,7 +214,7 @@ class GPS:
           score         exact
         """
         gps = cls(model, generator, distance, reweight=None, holdout=0.0)  # weights are for training
-        state = gps._untrained(X, y, None, {"mask": mask, "groups": groups})
+        state = gps._untrained(X, y, None, {"mask": mask, "groups": groups, "concomitants": concomitants})
         source = state.problem.source
         given, predictive = try_model(state.generator, model, source, gps.seed)
         base = base_distribution(predictive)
@@ -232,11 +239,11 @@ class GPS:
 
     def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype) -> BatchSource:
         mask, weight, validation = options.get("mask"), options.get("weight"), options.get("validation")
-        groups = options.get("groups")
+        groups, concomitants = options.get("groups"), options.get("concomitants")
         if isinstance(X, IterableDataset) and hasattr(X, "sample"):  # it yields batches
             X = DataLoader(X, batch_size=None)
         if isinstance(X, DataLoader):
-            if any(given is not None for given in (y, mask, weight, groups)):
+            if any(given is not None for given in (y, mask, weight, groups, concomitants)):
                 raise GPSError("a DataLoader yields y, (x, y) or (x, y, weight); pass nothing beside it but validation")
             if hasattr(X.dataset, "sample") and validation is None:
                 return RowSource(X, self.plan, self.seed, dtype)
@@ -246,12 +253,22 @@ class GPS:
         if X is None and y is None:
             raise GPSError("fit needs observations: fit(y), fit(X, y) or fit(loader)")
         x, outcome = (None, X) if y is None else (X, y)
-        data = observations(x, outcome, mask=mask, weight=weight, groups=groups, dtype=dtype)
+        data = observations(x, outcome, mask=mask, weight=weight, groups=groups, concomitants=concomitants, dtype=dtype)
         return ArraySource(data, self.plan, self.algorithm.batch_size, self.seed)
 
     def _build(self, source: BatchSource, dtype: torch.dtype) -> Generator:
         scale, n_features = source.sample.scale(), source.sample.n_features
         parameter_map = ParameterMap(self.model.parameters, n_features, scale)
         n_chains = self.plan.n_chains
-        body = self.generator.build(parameter_map.width(random=True), n_chains, scale, n_features, self.seed)
+        spec, seen = self.generator, source.sample.seen_scale()
+        if source.sample.w is not None and not spec.conditional:
+            if not isinstance(spec, MLP):
+                raise GPSError("concomitants need a generator that sees them: module(w, z), or MLP()")
+            spec = replace(spec, conditional=True)
+        body = spec.build(parameter_map.width(random=True), n_chains, seen, seen.x_width, self.seed)
         return Generator(body, parameter_map, n_chains).to(dtype)
+
+
+def _names(table: Any, count: int) -> list[str]:
+    """Return the names of concomitants: those that the columns of a table have, or w0, w1, ..."""
+    return [str(name) for name in getattr(table, "columns", (f"w{number}" for number in range(count)))]

@@ -27,6 +27,7 @@ from torch.distributions import (
 )
 from torch.distributions import Laplace as LaplaceDistribution
 
+from gpsuq.core import expectations, supports
 from gpsuq.core.distributions import Censored, Ordinal, Truncated, ZeroInflated
 from gpsuq.core.expectations import (
     draw_shifts,
@@ -430,8 +431,35 @@ def test_two_outcomes_of_one_draw_are_never_paired(n_outcomes, n_pairs):
     loc = torch.arange(M, dtype=torch.float64).mul(1e4).expand(C, N, M)
     distributions = [Normal(loc, torch.full_like(loc, 1e-3)), Poisson(loc / 40)] if n_outcomes != 1 else []
     for distribution in distributions or [Normal(loc, torch.full_like(loc, 1e-3))]:
-        terms = kernel_score(Gaussian(1.0), distribution, torch.zeros(1, N, 1), n_outcomes=n_outcomes, n_pairs=n_pairs)
+        y = distribution.mean[:1, :, -1:]  # counts far beyond all of y would be one
+        terms = kernel_score(Gaussian(1.0), distribution, y, n_outcomes=n_outcomes, n_pairs=n_pairs)
         assert float(terms.pair.abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("n_pairs", [None, 2])
+@pytest.mark.parametrize("kind", ["poisson", "negative-binomial", "zero-inflated"])
+def test_large_counts_in_blocks_have_the_score_of_single_ones(kind, n_pairs, monkeypatch):
+    torch.manual_seed(0)
+    rate = (3.0 + torch.randn(1, 20, 12, dtype=torch.float64)).exp()
+    y = torch.poisson(rate[:, :, :1]).clamp(0, 200)
+    several = NegativeBinomial(torch.tensor(5.0, dtype=torch.float64), logits=(rate / 5.0).log())
+    distribution = {"poisson": Poisson(rate), "negative-binomial": several, "zero-inflated": ZeroInflated(several, 0.2)}
+    blocks = supports.support_table(distribution[kind], y)
+    in_blocks = kernel_score(Gaussian(100.0), distribution[kind], y, n_pairs=n_pairs)
+    monkeypatch.setattr(supports, "_wide", lambda base: False)
+    monkeypatch.setattr(expectations, "poisson_sums", lambda *_: None)
+    single = supports.support_table(distribution[kind], y)
+    assert len(blocks[0]) < 0.5 * len(single[0])
+    alone = kernel_score(Gaussian(100.0), distribution[kind], y, n_pairs=n_pairs)
+    assert torch.allclose(in_blocks.score, alone.score, atol=6e-4)
+
+
+def test_counts_far_beyond_what_was_observed_are_one():
+    rate = torch.full((1, 1, 4), 1e6)
+    for distribution in (Poisson(rate), NegativeBinomial(torch.tensor(2.0), logits=rate.log())):
+        terms = kernel_score(Gaussian(1.0), distribution, torch.tensor([[[3.0]]]), n_pairs=2)
+        assert float(terms.pair) == pytest.approx(1.0, abs=1e-3)  # all of its mass is in the last point
+        assert float(terms.fit) == pytest.approx(0.0, abs=1e-3)
 
 
 def test_categories_of_one_draw_are_never_paired():

@@ -60,6 +60,7 @@ from gpsuq.core.kernels import Energy, Gaussian, Kernel, Mixture
 from gpsuq.core.supports import (
     Table,
     class_probabilities,
+    compact,
     grid_table,
     halves,
     has_density_alone,
@@ -354,18 +355,6 @@ def base_distribution(distribution: Distribution) -> Distribution:
     return distribution
 
 
-def _compact(tensor: Tensor) -> Tensor:
-    """Undo broadcasting: a dimension that only repeats one value (stride 0) becomes 1 wide again.
-
-    ``torch.distributions`` expands all parameters to one shape; the scale of a linear model then looks as large as
-    its mean, and every operation on it would cost as much.
-    """
-    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-        if size > 1 and stride == 0:
-            tensor = tensor.narrow(dim, 0, 1)
-    return tensor
-
-
 def _roll(tensor: Tensor, shift: int) -> Tensor:
     """Pair draw m with draw m + shift; a parameter that is the same for all draws stays as it is."""
     return tensor if tensor.shape[DRAW_DIM] == 1 else tensor.roll(-shift, DRAW_DIM)
@@ -392,7 +381,7 @@ def _fused(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor |
     if mask is not None or any(form is None or form[1] is not _gaussian_normal_mean for form in forms):
         return None
     bandwidths = [(cast(Gaussian, part).value, weight) for part, weight in zip(parts, weights, strict=True)]
-    loc, scale = (_compact(getattr(distribution, name)) for name in ("loc", "scale"))
+    loc, scale = (compact(getattr(distribution, name)) for name in ("loc", "scale"))
     return Terms(*torch.broadcast_tensors(*gaussian_normal_score(loc, scale, y, bandwidths, shifts)))
 
 
@@ -420,7 +409,7 @@ def _closed(kernel: Kernel, distribution: Distribution, y: Tensor, mask: Tensor 
 
 def _arguments(kind: Any, base: Distribution) -> dict[str, Tensor]:
     """Return a distribution's arguments by name, none larger than it has to be."""
-    return {name: _compact(getattr(base, name)) for name in kind.arg_constraints if name in base.__dict__}
+    return {name: compact(getattr(base, name)) for name in kind.arg_constraints if name in base.__dict__}
 
 
 class _Law(NamedTuple):
@@ -441,7 +430,7 @@ def _composition(kernel: Kernel, base: Distribution) -> _Law | None:
     """Take a distribution apart into atoms and components; None where these have no closed form, or atoms move."""
     if isinstance(base, ZeroInflated):
         law = _composition(kernel, base.base_dist)
-        return None if law is None else _with_zeros(law, _compact(base.share).unsqueeze(-1))
+        return None if law is None else _with_zeros(law, compact(base.share).unsqueeze(-1))
     if isinstance(base, MixtureSameFamily):
         law = _composition(kernel, base.component_distribution)
         return None if law is None else _mixed(law, base.mixture_distribution.probs.unsqueeze(-1))
@@ -492,7 +481,7 @@ def _bounded(kernel: Kernel, base: Censored | Truncated) -> _Law | None:
     if inner is None or inner[0] is not Normal or forms is None:
         return None
     names = {"loc": base.base_dist, "scale": base.base_dist, "lower": base, "upper": base}
-    p = {name: _compact(getattr(owner, name)).unsqueeze(-1) for name, owner in names.items()}
+    p = {name: compact(getattr(owner, name)).unsqueeze(-1) for name, owner in names.items()}
     if isinstance(base, Truncated):
         one = _one(base)
         return _Law(one[..., :0], one[..., :0], one, p, *forms)

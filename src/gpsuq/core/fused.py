@@ -21,7 +21,8 @@ Levels = Sequence[tuple[float, float, float]]
 
 _DRAW = 2
 _GROUPS, _CACHED = 16, 2**20  # of draws, and numbers at once: what stays in the processor's cache
-_LOWEST_EXPONENT = -80.0  # below, numbers of single precision are denormal and slow
+_LOWEST_RATE = 1e-20  # of counts that never happen: a quotient by it is finite
+LOWEST_EXPONENT = -80.0  # below, numbers of single precision are denormal and slow
 
 
 class _GaussianNormalScore(torch.autograd.Function):
@@ -177,39 +178,39 @@ def sum_of_products(chance: Tensor, levels: Levels, mask: Tensor | None = None) 
 
 class _PoissonHalfSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rate: Tensor, weight: Tensor, size: int) -> Tensor:
-        half, sums = rate.shape[_DRAW] // 2, rate.new_zeros(*rate.shape[:_DRAW], 2, size)
+    def forward(ctx: Any, rate: Tensor, weight: Tensor, counts: Tensor, widths: Tensor) -> Tensor:
+        half, sums = rate.shape[_DRAW] // 2, rate.new_zeros(*rate.shape[:_DRAW], 2, len(counts))
         # Of sorted rates, a few at a time, most need few counts. A logarithm must be finite.
-        positive = rate.clamp_min(torch.finfo(rate.dtype).tiny)
+        positive = rate.clamp_min(_LOWEST_RATE)
         ordered = [part.sort(_DRAW) for part in (positive[:, :, :half], positive[:, :, half:])]
         order = torch.cat([ordered[0].indices, ordered[1].indices + half], _DRAW)
         rate, weight = torch.cat([part.values for part in ordered], _DRAW), weight.gather(_DRAW, order)
-        ctx.groups = _groups(rate, half, size)
+        ctx.groups = _groups(rate, half, counts)
         for draws, width in ctx.groups:
-            table = _poisson_table(rate[:, :, draws], width)
+            table = _poisson_table(rate[:, :, draws], counts[:width], widths[:width])
             sums[:, :, int(draws.start >= half), :width] += (weight[:, :, draws].unsqueeze(-2) @ table).squeeze(-2)
-        ctx.save_for_backward(rate, weight, order)
+        ctx.save_for_backward(rate, weight, order, counts, widths)
         return sums
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
-        rate, weight, order = ctx.saved_tensors
-        # The slope of p_k is p_{k-1} - p_k: what a sum gains from a higher rate is what one more count would add.
-        more = torch.cat([upstream[..., 1:], upstream[..., -1:]], -1) - upstream
-        both = torch.stack([more, upstream], -1)  # (chain, obs, half, K, 2)
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        rate, weight, order, counts, widths = ctx.saved_tensors
+        both = torch.stack([upstream * counts, upstream], -1)  # (chain, obs, half, K, 2)
         by_rate, by_weight = torch.empty_like(rate), torch.empty_like(rate)
         for draws, width in ctx.groups:
             half = int(draws.start >= rate.shape[_DRAW] // 2)
-            slopes = _poisson_table(rate[:, :, draws], width) @ both[:, :, half, :width]
-            by_rate[:, :, draws], by_weight[:, :, draws] = slopes[..., 0], slopes[..., 1]
+            slopes = _poisson_table(rate[:, :, draws], counts[:width], widths[:width]) @ both[:, :, half, :width]
+            # The slope of p_k is p_k (k / rate - 1).
+            by_rate[:, :, draws] = slopes[..., 0] / rate[:, :, draws] - slopes[..., 1]
+            by_weight[:, :, draws] = slopes[..., 1]
         back = [torch.empty_like(rate).scatter_(_DRAW, order, part) for part in (weight * by_rate, by_weight)]
-        return back[0], back[1], None
+        return back[0], back[1], None, None
 
 
-def _groups(rate: Tensor, half: int, size: int) -> list[tuple[slice, int]]:
+def _groups(rate: Tensor, half: int, counts: Tensor) -> list[tuple[slice, int]]:
     """Return neighbouring draws of sorted halves, as many as fit in a cache, and how many counts they need."""
-    n_draws = rate.shape[_DRAW]
+    n_draws, size = rate.shape[_DRAW], len(counts)
     most = max(1, min(-(-n_draws // _GROUPS), _CACHED // max(1, rate[:, :, 0].numel() * size)))
     found = []
     for first, end in ((0, half), (half, n_draws)):
@@ -217,30 +218,31 @@ def _groups(rate: Tensor, half: int, size: int) -> list[tuple[slice, int]]:
             draws = slice(start, min(start + most, end))
             top = float(rate[:, :, draws.stop - 1].nan_to_num(0.0).max())  # a chain that diverged must not stop others
             # What is left out is less than 1e-6 of every law.
-            found.append((draws, size if top > size else min(size, int(top + 5.0 * top**0.5) + 5)))
+            needed = int((counts < top + 5.0 * top**0.5 + 5.0).sum())
+            found.append((draws, needed))
     return found
 
 
-def _poisson_table(rate: Tensor, width: int) -> Tensor:
-    """Return exp(k log(rate) - rate - log k!) for counts k below the width, in a last dimension."""
-    counts = torch.arange(width, dtype=rate.dtype, device=rate.device)
+def _poisson_table(rate: Tensor, counts: Tensor, widths: Tensor) -> Tensor:
+    """Return exp(k log(rate) - rate - log k!) times the width for each of the counts k, in a last dimension."""
     terms = torch.stack([rate.log(), rate, torch.ones_like(rate)], -1)
     # One product, since every further pass over the table would take as long.
-    exponent = terms @ torch.stack([counts, -torch.ones_like(counts), -(counts + 1.0).lgamma()])
-    return exponent.clamp_min_(_LOWEST_EXPONENT).exp_()
+    exponent = terms @ torch.stack([counts, -torch.ones_like(counts), widths.log() - (counts + 1.0).lgamma()])
+    return exponent.clamp_min_(LOWEST_EXPONENT).exp_()
 
 
-def poisson_half_sums(rate: Tensor, weight: Tensor, size: int) -> Tensor:
-    """Return the probabilities of counts, weighted and summed over each half of the draws: (chain, obs, 2, size).
+def poisson_half_sums(rate: Tensor, weight: Tensor, counts: Tensor, widths: Tensor) -> Tensor:
+    """Return the probabilities of counts, weighted and summed over each half of the draws: (chain, obs, 2, K).
 
-    A draw takes as many counts as draws with similar rates need, and no table of all of them is ever kept.
+    Counts (K,) are the middles of blocks that are so wide. A draw takes as many counts as draws with similar rates
+    need, and no table of all of them is ever kept.
 
     >>> rate = torch.tensor([[[2.0, 1.0]]])  # one chain, one observation, two draws
-    >>> poisson_half_sums(rate, torch.ones_like(rate), 3)
+    >>> poisson_half_sums(rate, torch.ones_like(rate), torch.arange(3.0), torch.ones(3))
     tensor([[[[0.1353, 0.2707, 0.2707],
               [0.3679, 0.3679, 0.1839]]]])
     """
-    result: Tensor = _PoissonHalfSums.apply(rate, weight, size)  # type: ignore[no-untyped-call]
+    result: Tensor = _PoissonHalfSums.apply(rate, weight, counts, widths)  # type: ignore[no-untyped-call]
     return result
 
 

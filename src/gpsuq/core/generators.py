@@ -55,6 +55,8 @@ class ChainBody(nn.Module, ABC):
 class GeneratorSpec(ABC):
     """What kind of generator to build; its sizes are known only once the data are."""
 
+    conditional: bool
+
     @abstractmethod
     def build(self, width: int, n_chains: int, scale: DataScale, n_features: int | None, seed: int) -> ChainBody:
         """Build the network for ``width`` raw numbers and ``n_chains`` chains."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class Batch:
         Covariates, ``(1, n, 1, *one_x)``, or None.
     mask
         True where a coordinate of ``y`` was observed, with its shape; None where all were.
+    w
+        Concomitants, ``(1, n, 1, k)``: what the law of the parameters depends on; None where there are none.
 
     Examples
     --------
@@ -49,9 +51,19 @@ class Batch:
     y: Tensor
     x: Tensor | None = None
     mask: Tensor | None = None
+    w: Tensor | None = None
 
     def __len__(self) -> int:
         return self.y.shape[1]
+
+    @property
+    def seen(self) -> Tensor | None:
+        """What a generator that is conditional sees: concomitants, or x where there are none."""
+        return self.x if self.w is None else self.w
+
+    def part(self, rows: slice) -> Batch:
+        """Return some of the observations."""
+        return Batch(self.y[:, rows], *(None if t is None else t[:, rows] for t in (self.x, self.mask, self.w)))
 
     @property
     def one_y(self) -> Shape:
@@ -60,9 +72,9 @@ class Batch:
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Batch:
         """Move to a device and floating-point type."""
-        x = None if self.x is None else self.x.to(device, dtype)
+        x, w = (None if tensor is None else tensor.to(device, dtype) for tensor in (self.x, self.w))
         mask = None if self.mask is None else self.mask.to(device)
-        return Batch(self.y.to(device, dtype), x, mask)
+        return Batch(self.y.to(device, dtype), x, mask, w)
 
 
 def aligned(tensor: Tensor) -> Tensor:
@@ -72,12 +84,16 @@ def aligned(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Observations:
-    """n checked observations: ``y`` (n, *event), ``x`` (n, *one_x) or None, ``mask`` like ``y``, ``weight`` (n,)."""
+    """n checked observations: ``y`` (n, *event), ``x`` (n, *one_x) or None, ``mask`` like ``y``, ``weight`` (n,).
+
+    ``w`` (n, k) are concomitants, where there are any.
+    """
 
     y: Tensor
     x: Tensor | None = None
     mask: Tensor | None = None
     weight: Tensor | None = None
+    w: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -89,8 +105,8 @@ class Observations:
 
     def rows(self, index: Tensor | slice = slice(None)) -> Batch:
         """Return the batch of the rows in ``index``."""
-        x, mask = (None if t is None else aligned(t[index]) for t in (self.x, self.mask))
-        return Batch(aligned(self.y[index]), x, mask)
+        parts = (self.x, self.mask, self.w)
+        return Batch(aligned(self.y[index]), *(None if t is None else aligned(t[index]) for t in parts))
 
     def scale(self) -> DataScale:
         """Return centre and scale of the data, computed in float64: medians for y, which may hold outliers."""
@@ -100,18 +116,39 @@ class Observations:
         seen = None if self.mask is None else _observed_rows(self.x, self.mask)
         # Rows that only pad a group say nothing about scale.
         x = self.x.flatten(0, -2) if seen is None else self.x[seen]
-        x = x[:: math.ceil(len(x) / _SCALE_ROWS)].double()  # a scale needs no more rows, and memory stays bounded
-        center, spread, size = x.mean(0), x.std(0, correction=0), x.abs().amax(0)
-        spread = torch.where(spread <= 1e-7 * size, torch.where(size > 0, size, 1.0), spread)
-        return DataScale(y_center, y_scale, center.to(self.x.dtype), spread.to(self.x.dtype), self.x[0].numel())
+        return DataScale(y_center, y_scale, *_center_and_scale(x), self.x[0].numel())
+
+    def seen_scale(self) -> DataScale:
+        """Return the scale of what a conditional generator sees: of concomitants, or of x where there are none."""
+        scale = self.scale()
+        if self.w is None:
+            return scale
+        center, spread = _center_and_scale(self.w)
+        return replace(scale, x_center=center, x_scale=spread, x_width=self.w.shape[1])
+
+
+def _center_and_scale(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of columns, computed in float64; of a constant, its size."""
+    some = x[:: math.ceil(len(x) / _SCALE_ROWS)].double()  # a scale needs no more rows, and memory stays bounded
+    center, spread, size = some.mean(0), some.std(0, correction=0), some.abs().amax(0)
+    spread = torch.where(spread <= 1e-7 * size, torch.where(size > 0, size, 1.0), spread)
+    return center.to(x.dtype), spread.to(x.dtype)
 
 
 def observations(
-    x: Any, y: Any, *, mask: Any = None, weight: Any = None, groups: Any = None, dtype: torch.dtype = torch.float32
+    x: Any,
+    y: Any,
+    *,
+    mask: Any = None,
+    weight: Any = None,
+    groups: Any = None,
+    concomitants: Any = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Observations:
     """Return checked observations from arrays, tensors, DataFrames, or lists of arrays for ragged groups.
 
-    With ``groups``, labels of the rows of a long table, all rows of a label are one observation.
+    With ``groups``, labels of the rows of a long table, all rows of a label are one observation. ``concomitants`` have
+    a row for each observation, or for each row of a long table.
 
     >>> data = observations([[1.0], [2.0], [3.0]], [0.1, 0.2, 0.3], groups=["Ann", "Bo", "Ann"])
     >>> data.y, data.mask
@@ -151,7 +188,33 @@ def observations(
         _check_finite("X", x_tensor, measures)
         if measures is not None:
             x_tensor = torch.where(measures, x_tensor, 0.0)
-    return Observations(y_tensor, x_tensor, mask_tensor, checked_weight("weight", weight, len(y_tensor), dtype))
+    w = None if concomitants is None else checked_concomitants(concomitants, len(y_tensor), groups, dtype)
+    return Observations(y_tensor, x_tensor, mask_tensor, checked_weight("weight", weight, len(y_tensor), dtype), w)
+
+
+def checked_concomitants(values: Any, n: int, groups: Any, dtype: torch.dtype) -> Tensor:
+    """Return concomitants (n, k); of a long table with ``groups``, what all rows of a label agree on.
+
+    >>> checked_concomitants([[30.0], [50.0], [30.0]], 2, ["Ann", "Bo", "Ann"], torch.float32)
+    tensor([[30.],
+            [50.]])
+    """
+    w = _tensor("concomitants", values, dtype)
+    if w.dim() != 2:
+        raise GPSError(
+            f"concomitants must have rows and columns, got shape {tuple(w.shape)}; use reshape(-1, 1) for one"
+        )
+    _check_finite("concomitants", w, None)
+    if groups is not None and len(w) != n:
+        codes = torch.from_numpy(group_codes(groups, len(w)))
+        first = torch.from_numpy(np.unique(codes.numpy(), return_index=True)[1])
+        other = (w != w[first][codes]).any(1).nonzero().flatten()
+        if len(other):
+            raise GPSError(f"concomitants differ within a group in {_rows(other)}; a group has one value of each")
+        w = w[first]
+    if len(w) != n:
+        raise GPSError(f"concomitants have {len(w)} rows for {n} observations")
+    return w
 
 
 def _observed_rows(x: Tensor, mask: Tensor) -> Tensor | None:
@@ -174,6 +237,19 @@ def group_codes(groups: object, n: int) -> NDArray[np.intp]:
     return codes
 
 
+def label_places(groups: object, n: int) -> tuple[Tensor, Tensor]:
+    """Return of each row of a long table the number of its label, and its place among the rows of that label.
+
+    >>> label_places(["Ann", "Bo", "Ann"], 3)
+    (tensor([0, 1, 0]), tensor([0, 0, 1]))
+    """
+    codes = torch.from_numpy(group_codes(groups, n))
+    lengths = codes.bincount()
+    place = torch.empty_like(codes)
+    place[codes.argsort(stable=True)] = torch.arange(n) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    return codes, place
+
+
 def _by_label(x: Any, y: Any, groups: Any, dtype: torch.dtype) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """Return a long table with all rows of a label in one padded observation; no mask where all have as many rows."""
     rows = {name: _tensor(name, values, dtype) for name, values in (("X", x), ("y", y)) if values is not None}
@@ -182,10 +258,8 @@ def _by_label(x: Any, y: Any, groups: Any, dtype: torch.dtype) -> tuple[Tensor |
         raise GPSError(f"X has {len(rows['X'])} rows but y has {n}; with groups, both have one for each measure")
     for name, values in rows.items():
         _check_finite(name, values, None)
-    codes = torch.from_numpy(group_codes(groups, n))
+    codes, place = label_places(groups, n)
     lengths = codes.bincount()
-    place = torch.empty_like(codes)
-    place[codes.argsort(stable=True)] = torch.arange(n) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
     padded = {}
     for name, values in rows.items():
         padded[name] = values.new_zeros(len(lengths), int(lengths.max()), *values.shape[1:])

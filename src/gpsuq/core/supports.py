@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import torch
@@ -11,13 +12,15 @@ from torch.distributions import (
     Categorical,
     Distribution,
     MixtureSameFamily,
+    NegativeBinomial,
     OneHotCategorical,
     Poisson,
     constraints,
 )
+from torch.nn.functional import logsigmoid
 
 from gpsuq.core.distributions import Censored, Ordinal, Truncated, ZeroInflated, defines, example_of, is_discrete
-from gpsuq.core.fused import poisson_half_sums
+from gpsuq.core.fused import LOWEST_EXPONENT, poisson_half_sums
 
 TAIL_MASS = 1e-5
 """Largest probability that truncating an infinite support may leave out."""
@@ -32,6 +35,7 @@ GRID_POINTS = 96
 """Points that stand for the outcomes of a distribution that has a density alone."""
 
 _LEAST_POINTS = 16
+_FAR = 3  # times the largest count that was observed
 
 Table = tuple[Tensor, Tensor]
 
@@ -63,6 +67,18 @@ def class_probabilities(base: Distribution) -> Tensor:
     return cast(Categorical, base).probs if logits is None else logits.exp()
 
 
+def compact(tensor: Tensor) -> Tensor:
+    """Undo broadcasting: a dimension that only repeats one value (stride 0) becomes 1 wide again.
+
+    ``torch.distributions`` expands all parameters to one shape; the scale of a linear model then looks as large as
+    its mean, and every operation on it would cost as much.
+    """
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if size > 1 and stride == 0:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
 def _counts(base: Distribution) -> bool:
     """Say whether outcomes are 0, 1, 2, ..."""
     if isinstance(base, Censored | Truncated | ZeroInflated):
@@ -73,16 +89,55 @@ def _counts(base: Distribution) -> bool:
 
 
 def _counted(base: Distribution, y: Tensor) -> Table | None:
-    """Enumerate 0..K-1 with K doubled until at most ``TAIL_MASS`` is left out; None where that takes too many."""
-    size, example = _first_guess(base, y), example_of(base)
+    """Enumerate 0..K-1 with K doubled until at most ``TAIL_MASS`` is left out; None where that takes too many.
+
+    Counts far beyond all that were observed are one point, and large ones come in blocks where the distribution is wide
+    enough for them: single draws with large rates must not make the table long.
+    """
+    most, example = _beyond(y), example_of(base)
+    size = min(_first_guess(base, y), most)
     width = base.component_distribution.batch_shape if isinstance(base, MixtureSameFamily) else base.batch_shape
-    while size <= MAX_SUPPORT and size * width.numel() <= MAX_TABLE:
-        values = torch.arange(size, dtype=example.dtype, device=example.device)
-        probabilities = _pmf(base, values)
-        if not bool((1.0 - probabilities.detach().sum(-1) > TAIL_MASS).any()):
+    while True:
+        values, widths = _blocks(size, example, single=not _wide(base))
+        if len(values) > MAX_SUPPORT or len(values) * width.numel() > MAX_TABLE:
+            return None
+        probabilities = _pmf(base, values) * widths
+        left = 1.0 - probabilities.sum(-1, keepdim=True)
+        if size == most:
+            return values, torch.cat([probabilities[..., :-1], probabilities[..., -1:] + left.clamp_min(0.0)], -1)
+        if not bool((left > TAIL_MASS).any()):
             return values, probabilities
-        size *= 2
-    return None
+        size = min(2 * size, most)
+
+
+def _wide(base: Distribution) -> bool:
+    """Say whether counts around k have a standard deviation of at least sqrt(k), as those of Poisson laws have."""
+    if isinstance(base, ZeroInflated):
+        return _wide(base.base_dist)
+    if isinstance(base, MixtureSameFamily):
+        return _wide(base.component_distribution)
+    return type(base) in (Poisson, NegativeBinomial)
+
+
+def _blocks(size: int, like: Tensor, *, single: bool) -> Table:
+    """Return the middles of blocks of counts below ``size``, and how many counts a block has.
+
+    A block is a third as wide as a Poisson law there: the density in its middle, times its width, tells its mass.
+
+    >>> _blocks(42, torch.zeros(0), single=False)[0][-4:]
+    tensor([35.0000, 36.5000, 38.5000, 40.5000])
+    """
+    ends = [0]
+    while ends[-1] < size:
+        ends.append(min(size, ends[-1] + (1 if single else max(1, math.isqrt(ends[-1]) // 3))))
+    edges = torch.tensor(ends, dtype=like.dtype, device=like.device)
+    widths = edges.diff()
+    return edges[:-1] + 0.5 * (widths - 1.0), widths
+
+
+def _beyond(y: Tensor) -> int:
+    """Return how many counts are told apart, where the largest y is known; it is the same for all outcomes above."""
+    return _FAR * int(y.max()) + 2 * _LEAST_POINTS
 
 
 def halves(n_draws: int, like: Tensor) -> Tensor:
@@ -95,20 +150,26 @@ def halves(n_draws: int, like: Tensor) -> Tensor:
 def poisson_sums(base: Distribution, y: Tensor) -> Table | None:
     """Return counts (K,) and their probabilities summed over each half of the draws, (chain, obs, half, K).
 
-    For Poisson laws and mixtures of them, also with more zeros; None for others, or where counts are too large.
+    For Poisson laws and mixtures of them, also with more zeros; None for others, or where counts are too large. Large
+    counts come in blocks, and those far beyond all of y are one.
     """
     parts = _poisson_parts(base)
     if parts is None:
         return None
     laws, zeros = parts
-    size = max(_first_guess(base, y), int(y.max()) + 1)
-    if size > MAX_SUPPORT:
+    size = min(max(_first_guess(base, y), int(y.max()) + 1), _beyond(y))
+    counts, widths = _blocks(size, y, single=False)
+    if len(counts) > MAX_SUPPORT:
         return None
-    sums = sum(poisson_half_sums(rate, weight, size) for rate, weight in laws)
+    sums = sum(poisson_half_sums(rate, weight, counts, widths) for rate, weight in laws)
     if zeros is not None:
         at_zero = (halves(zeros.shape[2], zeros) @ zeros.unsqueeze(-1)).squeeze(-1)
-        sums = sums + at_zero.unsqueeze(-1) * (torch.arange(size, device=zeros.device) == 0)
-    return torch.arange(size, dtype=y.dtype, device=y.device), cast(Tensor, sums)
+        sums = sums + at_zero.unsqueeze(-1) * (counts == 0)
+    sums = cast(Tensor, sums)
+    n_draws = base.batch_shape[2]
+    left = halves(n_draws, sums).sum(1) - sums.sum(-1)  # what is beyond is in the last point
+    sums = torch.cat([sums[..., :-1], (sums[..., -1] + left).unsqueeze(-1)], -1)
+    return counts, sums
 
 
 def _poisson_parts(base: Distribution) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None] | None:
@@ -152,6 +213,14 @@ def _pmf(base: Distribution, values: Tensor) -> Tensor:
     if isinstance(base, ZeroInflated):
         share = base.share.unsqueeze(-1)
         return (1.0 - share) * _pmf(base.base_dist, values) + share * (values == 0)
+    if type(base) is Poisson:  # written out, as torch refuses the middles of blocks
+        rate = base.rate.unsqueeze(-1)
+        return (torch.xlogy(values, rate) - rate - (1.0 + values).lgamma()).clamp_min(LOWEST_EXPONENT).exp()
+    if type(base) is NegativeBinomial:
+        # Written out: what all draws share, such as the number of failures, has a dimension of size 1 for them.
+        count, logit = compact(base.total_count).unsqueeze(-1), base.logits.unsqueeze(-1)
+        ways = (count + values).lgamma() - count.lgamma() - (1.0 + values).lgamma()
+        return (ways + (count * logsigmoid(-logit) + values * logsigmoid(logit))).clamp_min(LOWEST_EXPONENT).exp()
     shaped = values.reshape(-1, *(1,) * len(base.batch_shape))
     if isinstance(base, Binomial):
         possible = shaped <= base.total_count
@@ -161,7 +230,7 @@ def _pmf(base: Distribution, values: Tensor) -> Tensor:
         logs = base.log_prob(shaped.clamp(base.lower, base.upper))
     else:
         logs, possible = base.log_prob(shaped), torch.ones_like(shaped, dtype=torch.bool)
-    table: Tensor = (logs.exp() * possible).movedim(0, -1)
+    table: Tensor = (logs.clamp_min(LOWEST_EXPONENT).exp() * possible).movedim(0, -1)
     return table
 
 

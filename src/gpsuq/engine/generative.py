@@ -57,7 +57,7 @@ class PredictiveLoss(nn.Module):
 
     def predictive(self, noise: Tensor, batch: Batch) -> Distribution:
         """Return the distribution of the batch for each draw."""
-        return self.model(self.generator(noise, batch.x), batch.x, one_y=batch.one_y)
+        return self.model(self.generator(noise, batch.seen), batch.x, one_y=batch.one_y)
 
     def forward(
         self,
@@ -65,11 +65,12 @@ class PredictiveLoss(nn.Module):
         y: Tensor,
         x: Tensor | None,
         mask: Tensor | None,
+        w: Tensor | None,
         n_outcomes: int | None,
         with_spread: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the two terms of the score and the spread, each (chain, observation)."""
-        batch = Batch(y, x, mask)
+        batch = Batch(y, x, mask, w)
         predictive = self.predictive(noise, batch)
         fit, pair = self.distance.terms(predictive, batch, n_outcomes)
         spread = predictive_spread(predictive, batch.mask) / self.spread_unit if with_spread else torch.zeros_like(fit)
@@ -194,7 +195,8 @@ class TrainingState(Task):
         problem, algorithm = self.problem, self.problem.algorithm
         spread_weights = problem.plan.spread_weights()
         noise, batch, weight = _inputs(self)
-        fit, pair, spread = self.module(noise, batch.y, batch.x, batch.mask, algorithm.n_outcomes, any(spread_weights))
+        given = (batch.y, batch.x, batch.mask, batch.w)
+        fit, pair, spread = self.module(noise, *given, algorithm.n_outcomes, any(spread_weights))
         fit, pair = ((weight * term).mean(1) for term in (fit, pair))
         loss: Tensor = (fit + pair).sum()
         if any(spread_weights):
@@ -332,7 +334,7 @@ def _culprits(state: TrainingState) -> str:
     """Name the parameters with respect to which the score has no finite gradient, with the range of their values."""
     noise, batch, _ = _inputs(state)
     with torch.no_grad():
-        parameters = state.generator(noise, batch.x)
+        parameters = state.generator(noise, batch.seen)
     values = {name: value.clone().requires_grad_() for name, value in parameters.items()}
     predictive = state.loss.model(values, batch.x, one_y=batch.one_y)
     score = state.loss.distance.terms(predictive, batch, state.problem.algorithm.n_outcomes).score.sum()
@@ -352,9 +354,7 @@ def evaluate(state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
     """
     terms = {}
     for start in range(0, len(batch), state.problem.evaluation_rows)[rank() :: n_ranks()]:
-        index = slice(start, start + state.problem.evaluation_rows)
-        x, mask = (None if t is None else t[:, index] for t in (batch.x, batch.mask))
-        rows = Batch(batch.y[:, index], x, mask)
+        rows = batch.part(slice(start, start + state.problem.evaluation_rows))
         # A generator that sees x has noise of its own for each row; otherwise all rows see the same draws.
         address = (repeat, start) if state.generator.conditional else (repeat,)
         with torch.no_grad(), seeded(state.problem.seed, "outcomes", repeat, start):

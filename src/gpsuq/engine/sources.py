@@ -106,8 +106,8 @@ class ArraySource(BatchSource):
 
 def _of_chains(data: Observations, rows: Tensor) -> Batch:
     """Return rows (chain, n) of each chain's own, shape (chain, n, 1, ...)."""
-    x, mask = (None if t is None else t[rows].unsqueeze(2) for t in (data.x, data.mask))
-    return Batch(data.y[rows].unsqueeze(2), x, mask)
+    parts = (data.x, data.mask, data.w)
+    return Batch(data.y[rows].unsqueeze(2), *(None if t is None else t[rows].unsqueeze(2) for t in parts))
 
 
 class LoaderSource(BatchSource):

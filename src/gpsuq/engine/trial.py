@@ -94,9 +94,9 @@ def try_model(
     with torch.no_grad(), seeded(seed, "try"):
         noise = torch.randn(shape, dtype=dtype)
         try:
-            parameters = generator(noise, batch.x)
+            parameters = generator(noise, batch.seen)
         except (RuntimeError, TypeError) as error:
-            x = "no x" if batch.x is None else f"x of shape {tuple(batch.x.shape)}"
+            x = "no x" if batch.seen is None else f"x of shape {tuple(batch.seen.shape)}"
             raise GPSError(f"the generator failed for noise of shape {shape} and {x}: {error}") from error
         given = model.given(parameters, batch.x, batch.one_y)
         predictive = model(parameters, batch.x, one_y=batch.one_y, validate=True)
@@ -109,8 +109,8 @@ def try_model(
 def _number_of_draws(generator: Generator, batch: Batch) -> int:
     """Return a number of draws that no other dimension has: dimensions that were mixed up then do not fit by chance."""
     own = itertools.chain.from_iterable(generator.parameter_map.shapes.values())
-    tensors = (batch.y,) if batch.x is None else (batch.y, batch.x)
-    taken = {generator.n_chains, *own, *(size for tensor in tensors for size in tensor.shape)}
+    tensors = (batch.y, batch.x, batch.w)
+    taken = {generator.n_chains, *own, *(size for tensor in tensors if tensor is not None for size in tensor.shape)}
     return next(number for number in itertools.count(_FEWEST_DRAWS) if number not in taken)
 
 

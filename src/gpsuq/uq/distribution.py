@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,14 @@ from gpsuq.core.expectations import BATCH_DIMS, base_distribution, predictive_me
 from gpsuq.core.generators import Generator
 from gpsuq.core.intervals import check_coverage, equal_tailed, highest_density, mean_interval
 from gpsuq.core.models import ObservationModel, expanded
-from gpsuq.core.observations import Batch, Observations, aligned, observations
+from gpsuq.core.observations import (
+    Batch,
+    Observations,
+    aligned,
+    checked_concomitants,
+    label_places,
+    observations,
+)
 from gpsuq.core.seeds import random_block, seeded
 from gpsuq.core.shapes import Shape, measure_dims
 from gpsuq.core.summaries import summary_table
@@ -42,6 +50,13 @@ _ROWS = 128  # observations predicted at once, so that memory stays bounded
 _MOST_MARGINALS, _MOST_PAIRS = 24, 6  # parameters in one figure
 
 
+class About(TypedDict, total=False):
+    """What predictions take beside x: labels of a long table's rows, and concomitants."""
+
+    groups: Any
+    concomitants: Any
+
+
 class UQDistribution:
     """Draws of theta = G(Z) from every chain, and everything that follows from them; :meth:`gpsuq.GPS.fit` makes it.
 
@@ -56,6 +71,9 @@ class UQDistribution:
         What the diagnostics found, in plain words.
     reweighted
         Whether chains had bootstrap weights, without which their spread is no standard error.
+    concomitants
+        Names of the columns that the law of theta depends on, None where there are none. Draws of theta then take them
+        as ``x=``, and predictions take them as ``concomitants=`` beside x.
 
     Examples
     --------
@@ -113,6 +131,7 @@ class UQDistribution:
         history: History,
         feature_names: Sequence[str] | None = None,
         x_shape: tuple[int, ...] | None = None,
+        concomitants: Sequence[str] | None = None,
         findings: Sequence[Finding] = (),
     ) -> None:
         self.generator = generator.eval()
@@ -123,6 +142,7 @@ class UQDistribution:
         self.history = history
         self.feature_names = None if feature_names is None else list(feature_names)
         self.x_shape = x_shape
+        self.concomitants = None if concomitants is None else list(concomitants)
         self.findings = list(findings)
 
     @property
@@ -138,16 +158,22 @@ class UQDistribution:
     @property
     def classifies(self) -> bool:
         """Whether outcomes are classes, whose order means nothing."""
-        x = None if self.x_shape is None else torch.zeros(1, 1, 1, *self.x_shape, dtype=self.generator.shared.dtype)
-        block = next(self._blocks(1, x))
+        width = None if self.concomitants is None else (len(self.concomitants),)
+        x, w = (
+            None if shape is None else torch.zeros(1, 1, 1, *shape, dtype=self.generator.shared.dtype)
+            for shape in (self.x_shape, width)
+        )
+        block = next(self._blocks(1, x if w is None else w))
         return isinstance(base_distribution(self._predictive(block, x)), Categorical)
 
     # --- parameters --------------------------------------------------------------------------------------------------
 
     def draws(self, n_draws: int = 1000, x: Any = None, *, seed: int | None = None) -> dict[str, Array]:
-        """Draw parameters: arrays ``(chain, draw, *shape)``, for G(X, Z) ``(chain, draw, observation, *shape)``."""
-        covariates = None if x is None else aligned(self._covariates(x)[0])
-        blocks = list(self._blocks(n_draws, covariates, seed))
+        """Draw parameters: arrays ``(chain, draw, *shape)``, for G(X, Z) ``(chain, draw, observation, *shape)``.
+
+        After a fit with concomitants ``x`` are rows of those.
+        """
+        blocks = list(self._blocks(n_draws, None if x is None else aligned(self._seen(x)), seed))
         joined = {name: torch.cat([block[name] for block in blocks], 2)[:, :, :n_draws].numpy() for name in blocks[0]}
         if self.conditional:
             return {name: np.moveaxis(value, 2, 1) for name, value in joined.items()}
@@ -200,80 +226,110 @@ class UQDistribution:
             return {name: equal_tailed(_pooled(value), coverage) for name, value in draws.items()}
         return {name: _pieces(_pooled(value), coverage) for name, value in draws.items()}
 
-    def summary(self, coverage: float = 0.95, n_draws: int = 4000) -> pd.DataFrame:
+    def summary(self, coverage: float = 0.95, n_draws: int = 4000, x: Any = None) -> pd.DataFrame:
         """Summarise each parameter: mean, heterogeneity (sd within chains), estimation uncertainty (sd between).
 
         ``population_*`` bounds theta_i of an observation, ``mean_*`` the mean of theta (chains with bootstrap weights).
+        Where parameters depend on x, or on concomitants, the population is that of the rows of ``x``.
         """
-        if self.conditional:
-            raise GPSError("parameters depend on x: use draws(x=...), interval(x=...) or predict_interval(x)")
         table: dict[str, Array] = {}
-        for name, value in self.draws(n_draws).items():
-            flat = value.reshape(self.n_chains, n_draws, -1)
-            table |= dict(zip(self._labels(name, value.shape[2:]), np.moveaxis(flat, 2, 0), strict=True))
+        if self.conditional and x is not None:  # all rows see the same noise, so that each takes a whole block of it
+            parts = [self.draws(min(n_draws, _BLOCK), part) for part in self._seen(x).split(_ROWS)]
+            draws = {name: np.concatenate([part[name] for part in parts], axis=2) for name in parts[0]}
+        else:
+            draws = self.draws(n_draws, x)
+        for name, value in draws.items():
+            shape = value.shape[3 if self.conditional else 2 :]
+            flat = value.reshape(self.n_chains, -1, int(np.prod(shape)))
+            table |= dict(zip(self._labels(name, shape), np.moveaxis(flat, 2, 0), strict=True))
         return summary_table(table, coverage, reweighted=self.reweighted)
 
     # --- predictions -------------------------------------------------------------------------------------------------
 
     def predict_draws(
-        self, x: Any = None, n_draws: int = 1000, *, n_observations: int | None = None, seed: int | None = None
+        self,
+        x: Any = None,
+        n_draws: int = 1000,
+        *,
+        n_observations: int | None = None,
+        seed: int | None = None,
+        **about: Unpack[About],
     ) -> Array:
         """Draw new observations: array ``(chain, draw, observation, *event)``.
 
         Without covariates ``n_observations`` (1 by default) says how many; each draw has its own theta.
+
+        All predictions take ``groups=``, a label for each row of x where that is a long table: they then have a row
+        for each of its rows, and rows of one label share their theta. After a fit with concomitants they take
+        ``concomitants=``, with rows as in the fit.
         """
-        return np.concatenate(list(self._predict(x, n_draws, n_observations, seed)), axis=2)
+        pieces = self._predict(self._new(x, n_observations, about), n_draws, seed)
+        return _in_rows(np.concatenate(list(pieces), axis=2), about, 2)
 
-    def predict_quantiles(self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000) -> Array:
+    def predict_quantiles(
+        self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000, **about: Unpack[About]
+    ) -> Array:
         """Return quantiles of new observations, ``(level, observation, *event)``, chains pooled, in bounded memory."""
-        pieces = [np.quantile(_pooled(piece), levels, axis=0) for piece in self._predict(x, n_draws, None, None)]
-        return np.concatenate(pieces, axis=1)
+        pieces = self._predict(self._new(x, None, about), n_draws, None)
+        found = [np.quantile(_pooled(piece), levels, axis=0) for piece in pieces]
+        return _in_rows(np.concatenate(found, axis=1), about, 1)
 
-    def predict_interval(self, x: Any = None, coverage: float = 0.95, n_draws: int = 1000) -> Array:
+    def predict_interval(
+        self, x: Any = None, coverage: float = 0.95, n_draws: int = 1000, **about: Unpack[About]
+    ) -> Array:
         """Return an equal-tailed interval for new observations, ``(2, observation, *event)``."""
         tail = (1.0 - check_coverage(coverage)) / 2.0
-        return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws)
+        return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws, **about)
 
-    def predict_mean(self, x: Any = None, n_draws: int = 1000) -> Array:
+    def predict_mean(self, x: Any = None, n_draws: int = 1000, **about: Unpack[About]) -> Array:
         """Return the mean of new observations over draws and chains, ``(observation, *event)``, from the model's means.
 
         For a classifier these are the mean class probabilities.
         """
         pieces = []
-        for chunk in self._chunks(x, None):
-            blocks = self._blocks(n_draws, chunk.x)
+        for chunk in _chunks(self._new(x, None, about)):
+            blocks = self._blocks(n_draws, chunk.seen)
             predictives = [self._predictive(block, chunk.x) for block in blocks]
             with _own("mean", predictives[0]):
                 means = torch.cat([predictive_mean(predictive) for predictive in predictives], 2)
             mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
             pieces.append(_hide(mean, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
-        return np.concatenate(pieces)
+        return _in_rows(np.concatenate(pieces), about, 0)
 
-    def _predict(self, x: Any, n_draws: int, n_observations: int | None, seed: int | None) -> Iterator[Array]:
-        for index, chunk in enumerate(self._chunks(x, n_observations)):
+    def _predict(self, new: Batch, n_draws: int, seed: int | None) -> Iterator[Array]:
+        for index, chunk in enumerate(_chunks(new)):
             parts = []
-            for number, block in enumerate(self._blocks(n_draws, chunk.x, seed)):
+            for number, block in enumerate(self._blocks(n_draws, chunk.seen, seed)):
                 predictive = self._predictive(block, chunk.x)
                 wide = expanded(predictive, torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
                 with seeded(self.seed if seed is None else seed, "outcome", index, number), _own("sample", wide):
                     parts.append(_hide(wide.sample(), chunk.mask).numpy())
             yield np.moveaxis(np.concatenate(parts, axis=2)[:, :, :n_draws], 2, 1)
 
-    def _chunks(self, x: Any, n_observations: int | None) -> Iterator[Batch]:
-        """Split the observations to predict into blocks of fixed size, so that memory stays bounded."""
-        if x is None:
-            yield Batch(torch.zeros(1, n_observations or 1, 1))
-            return
-        if n_observations is not None:
+    def _new(self, x: Any, n_observations: int | None, about: About) -> Batch:
+        """Return what is known of observations to predict; their y is zeros."""
+        groups, given = about.get("groups"), about.get("concomitants")
+        if x is None and groups is not None:
+            raise GPSError("groups are labels of the rows of x: pass x, too")
+        if x is not None and n_observations is not None:
             raise GPSError("n_observations is for models without covariates; with x there is one for each row")
-        tensor, mask = self._covariates(x)
-        for start in range(0, len(tensor), _ROWS):
-            part = tensor[start : start + _ROWS]
-            seen = None if mask is None else aligned(mask[start : start + _ROWS])
-            yield Batch(torch.zeros(1, len(part), 1), aligned(part), seen)
+        if x is None:
+            w = self._concomitants(given, 0 if given is None else len(given), None)
+            y = torch.zeros(1, (n_observations or 1) if w is None else len(w), 1)
+            return Batch(y, w=None if w is None else aligned(w))
+        data = self._covariates(x, groups)
+        w = self._concomitants(given, len(data), groups)
+        return replace(data, w=w).rows()
 
     def explain_rows(
-        self, X: Any = None, y: Any = None, *, mask: Any = None, groups: Any = None, n_draws: int = 1000
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        mask: Any = None,
+        groups: Any = None,
+        concomitants: Any = None,
+        n_draws: int = 1000,
     ) -> pd.DataFrame:
         r"""Explain for each observation which parameters it speaks for: ``explain_rows(y)`` or ``explain_rows(X, y)``.
 
@@ -285,10 +341,11 @@ class UQDistribution:
         """
         x, outcome = (None, X) if y is None else (X, y)
         data = self._observations(x, outcome, mask, groups)
+        data = replace(data, w=self._concomitants(concomitants, len(data), groups))
         found = []
         for start in range(0, len(data), _ROWS):
             batch = data.rows(slice(start, start + _ROWS))
-            blocks = self._blocks(n_draws, batch.x)
+            blocks = self._blocks(n_draws, batch.seen)
             draws = ((self._varying(block), self._predictive(block, batch.x)) for block in blocks)
             with seeded(self.seed, "explain", start):
                 found.append(rows.explained(draws, batch, n_draws))
@@ -359,22 +416,42 @@ class UQDistribution:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _covariates(self, x: Any) -> tuple[Tensor, Tensor | None]:
+    def _seen(self, x: Any) -> Tensor:
+        """Check rows of what parameters depend on: concomitants, or x where the fit had none."""
+        seen = self._covariates(x).x if self.concomitants is None else self._concomitants(x, len(x), None)
+        assert seen is not None
+        return seen
+
+    def _concomitants(self, w: Any, n: int, groups: Any) -> Tensor | None:
+        """Check concomitants against those of the fit; None where it had none."""
+        if w is None and self.concomitants is None:
+            return None
+        if w is None:
+            raise GPSError(f"the law of theta depends on {', '.join(self.concomitants or [])}: pass concomitants=...")
+        if self.concomitants is None:
+            raise GPSError("the fit had no concomitants: leave them out, or pass them to fit, too")
+        table = _in_order(w, self.concomitants, "concomitants")
+        checked = checked_concomitants(table, n, groups, self.generator.shared.dtype)
+        if checked.shape[1] != len(self.concomitants):
+            raise GPSError(f"there are {checked.shape[1]} concomitants, the fit had {len(self.concomitants)}")
+        return checked
+
+    def _covariates(self, x: Any, groups: Any = None) -> Observations:
         """Check covariates against those of the fit; ragged groups come padded, with a mask of what is there."""
-        x = self._in_order(x)
+        x = _in_order(x, self.feature_names, "x")
         if not isinstance(x, list | tuple) and np.ndim(x) == 0:
             raise GPSError("x must be an array with one row per observation")
         lengths = [len(item) if np.ndim(item) > 1 else 1 for item in x] if isinstance(x, list | tuple) else []
         targets: Any = [np.zeros(length) for length in lengths] if len(set(lengths)) > 1 else torch.zeros(len(x))
-        data = observations(x, targets, dtype=self.generator.shared.dtype)
+        data = observations(x, targets, groups=groups, dtype=self.generator.shared.dtype)
         assert data.x is not None
         self._check_covariates(data.x)
-        return data.x, data.mask
+        return data
 
     def _observations(self, x: Any, y: Any, mask: Any, groups: Any) -> Observations:
         """Check observations against those of the fit."""
         dtype = self.generator.shared.dtype
-        data = observations(self._in_order(x), y, mask=mask, groups=groups, dtype=dtype)
+        data = observations(_in_order(x, self.feature_names, "x"), y, mask=mask, groups=groups, dtype=dtype)
         if (data.x is None) != (self.x_shape is None):
             problem = "no covariates, but the fit had some" if data.x is None else "covariates, but the fit had none"
             raise GPSError(f"there are {problem}: pass X and y as they were passed to fit")
@@ -384,16 +461,6 @@ class UQDistribution:
         if len(one_y) != len(self._one_y) or one_y[measures:] != self._one_y[measures:]:
             raise GPSError(f"an observation in y has shape {one_y}, in the fit it had {self._one_y}")
         return data
-
-    def _in_order(self, x: Any) -> Any:
-        """Return a table with its columns in the order of the fit; anything else as it is."""
-        columns = getattr(x, "columns", None)
-        if columns is None or self.feature_names is None:
-            return x
-        names = [str(column) for column in columns]
-        if sorted(names) != sorted(self.feature_names):
-            raise GPSError(f"x has columns {names}, the fit had {self.feature_names}")
-        return x.iloc[:, [names.index(name) for name in self.feature_names]]
 
     def _check_covariates(self, x: Tensor) -> None:
         shape = tuple(x.shape[1:])
@@ -405,7 +472,8 @@ class UQDistribution:
         if n_draws < 1:
             raise GPSError(f"n_draws must be at least 1, got {n_draws}")
         if self.conditional and x is None:
-            raise GPSError("this generator is G(X, Z): its parameters depend on x, so pass x=...")
+            rows = "" if self.concomitants is None else f", rows of {', '.join(self.concomitants)}"
+            raise GPSError(f"this generator is G(X, Z): its parameters depend on x, so pass x=...{rows}")
         generator = self.generator
         shape = (generator.n_chains, 1, _BLOCK, generator.noise_dim)
         for number in range(-(-n_draws // _BLOCK)):
@@ -454,6 +522,37 @@ class UQDistribution:
         if self.generator.parameter_map.declared[name].size == "features":
             return [f"{name}[{label}]" for label in self._feature_labels(shape[0])]
         return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def _in_order(table: Any, names: Sequence[str] | None, what: str) -> Any:
+    """Return a table with its columns in the order of the fit; anything else as it is."""
+    columns = getattr(table, "columns", None)
+    if columns is None or names is None:
+        return table
+    there = [str(column) for column in columns]
+    if sorted(there) != sorted(names):
+        raise GPSError(f"{what} has columns {there}, the fit had {list(names)}")
+    return table.iloc[:, [there.index(name) for name in names]]
+
+
+def _chunks(new: Batch) -> Iterator[Batch]:
+    """Split the observations to predict into blocks of fixed size, so that memory stays bounded."""
+    if new.seen is None:
+        yield new  # all have the same predictive
+        return
+    for start in range(0, len(new), _ROWS):
+        yield new.part(slice(start, start + _ROWS))
+
+
+def _in_rows(values: Array, about: About, axis: int) -> Array:
+    """Return predictions of groups, which have axes of observations and measures, by the rows of their long table."""
+    groups = about.get("groups")
+    if groups is None:
+        return values
+    codes, place = (part.numpy() for part in label_places(groups, len(np.asarray(groups))))
+    index: Any = (*(slice(None),) * axis, codes, place)
+    rows: Array = values[index]
+    return rows
 
 
 def _row_index(y: Any, groups: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -38,6 +38,7 @@ def describe(uq: UQDistribution) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "reweighted": uq.reweighted,
         "feature_names": uq.feature_names,
         "x_shape": None if uq.x_shape is None else list(uq.x_shape),
+        "concomitants": uq.concomitants,
         "n_features": generator.parameter_map.n_features,
         "x_width": scale.x_width,
         "evaluated_at": uq.history.evaluated_at,
@@ -111,6 +112,7 @@ def restore(
         history=history,
         feature_names=feature_names(config, None if x_shape is None else x_shape[-1]),
         x_shape=x_shape,
+        concomitants=config.get("concomitants"),
         findings=findings(config),
     )
 
@@ -130,7 +132,11 @@ def _built(
     width = parameter_map.width(random=True)
     if held is not None and width != tensors[f"generator/body.layers.{len(held['hidden'])}.weight"].shape[2]:
         raise ValueError(f"the model has {width} numbers that vary, and the saved generator makes others")
-    body = spec.build(width, n_chains, scale, n_features, 0)
+    seen = scale
+    if (concomitants := config.get("concomitants")) is not None:  # models of before have none
+        center, spread = (tensors.get(f"generator/body.{name}") for name in ("x_center", "x_scale"))
+        seen = replace(scale, x_center=center, x_scale=spread, x_width=len(concomitants))
+    body = spec.build(width, n_chains, seen, seen.x_width, 0)
     built = Generator(body, parameter_map, n_chains).to(getattr(torch, config["dtype"]))
     built.load_state_dict(under(tensors, "generator/"))
     return built
