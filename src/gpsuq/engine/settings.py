@@ -94,9 +94,9 @@ class Algorithm:
     200
     """
 
-    n_steps: int = 800
+    n_steps: int = 2000
     batch_size: int = 200
-    n_draws: int = 30
+    n_draws: int = 100
     n_outcomes: int | None = None
     optimizer: OptimizerName = "adam"
     learning_rate: float = 5e-3
