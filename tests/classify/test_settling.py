@@ -128,6 +128,7 @@ def test_members_that_were_trained_apart_are_joined_and_settled(moons):
     apart = [GPSClassifier(**NEW, recipe=QUICK, random_state=seed).fit(X[:700], y[:700]) for seed in (0, 1)]
     model = GPSClassifier.of(apart)
     assert model.members == 2
+    assert (model.temperature_, model.strangeness_weight_, model.certain_above_) == (1.0, None, 0.5)
     assert model.settle(X[:700], y[:700], (X[700:], y[700:])) is model
     assert model.uncertainty(STRANGERS).uncertain.all()
     with pytest.raises(GPSError, match="at least 2"):

@@ -260,7 +260,10 @@ class GPSClassifier(NetworkClassifier):
 
     @classmethod
     def of(cls, members: Sequence[GPSClassifier]) -> GPSClassifier:
-        """Join classifiers of one member each that were trained on the same classes; see :meth:`settle`."""
+        """Join classifiers of one member each that were trained on the same classes.
+
+        Their verdict is the paper's until :meth:`settle` is called.
+        """
         if len(members) < 2 or any(member.members != 1 for member in members):
             raise GPSError("at least 2 classifiers of one member each can be joined")
         model = copy.copy(members[0])
@@ -276,6 +279,7 @@ class GPSClassifier(NetworkClassifier):
         networks = nn.ModuleList(model.network_ for model in models)
         self._keep(networks, first.losses_, sum(model.seconds_ for model in models), first.seed_)
         self.findings_ = list(dict.fromkeys(finding for model in models for finding in model.findings_))
+        self.temperature_, self.strangeness_weight_ = 1.0, None  # what was settled for one says nothing of all
 
     @property
     def networks_(self) -> list[NoisyNetwork]:
