@@ -98,8 +98,11 @@ class _Pass:
 
     @property
     def scale(self) -> Tensor | None:
-        """By how much more the draws of an observation are to differ: not at all where it is familiar."""
-        return None if self.strangeness is None else self.strangeness.clamp_min(1.0)
+        """By how much more the draws of an observation are to differ: not at all where it is familiar.
+
+        Strangeness grows as the square of a distance does, and noise with the distance.
+        """
+        return None if self.strangeness is None else self.strangeness.clamp_min(1.0).sqrt()
 
 
 _pass: ContextVar[_Pass | None] = ContextVar("pass", default=None)
