@@ -53,7 +53,7 @@ def gradient_noise(uq: UQDistribution, data: Any, n_draws: int, n_outcomes: int 
         started = time.perf_counter()
         with seeded(repeat, "gradient"):
             noise = torch.randn(uq.generator.n_chains, 1, n_draws, uq.generator.noise_dim)
-            fit, pair, _ = loss(noise, batch.y, batch.x, batch.mask, n_outcomes, False)
+            fit, pair, _ = loss(noise, batch.y, batch.x, batch.mask, batch.w, n_outcomes, False)
             uq.generator.zero_grad()
             (fit + pair).mean(1).sum().backward()
         seconds.append(time.perf_counter() - started)

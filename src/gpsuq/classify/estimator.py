@@ -147,6 +147,13 @@ class GPSClassifier(NetworkClassifier):
     >>> model = model.calibrate(X, y, target=0.9, of="coverage")  # better by data that it was not trained on
     >>> round(float(model.uncertainty(X).uncertain.mean()), 1)
     0.1
+
+    Several members, and strangers that are told:
+
+    >>> members = [GPSClassifier(spread="distance", random_state=seed).fit(X, y) for seed in (0, 1)]
+    >>> both = GPSClassifier.of(members).settle(X[:800], y[:800], (X[800:], y[800:]))
+    >>> len(both.networks_), bool(both.uncertainty([[9.0, 9.0]]).strangeness[0] > 5.0)
+    (2, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = NetworkClassifier._parameter_constraints | {

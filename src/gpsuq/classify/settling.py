@@ -38,7 +38,14 @@ def learned_familiarity(
     validation: Iterable[Tensor],
     n_classes: int,
 ) -> Familiarity:
-    """Return what features (n, p) of training batches are like; new ones, of validation batches, say how far is far."""
+    """Return what features (n, p) of training batches are like; new ones, of validation batches, say how far is far.
+
+    >>> import torch
+    >>> x, y = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)), torch.arange(400) % 2
+    >>> known = learned_familiarity(lambda rows: rows, [(x[:300], y[:300])], [x[300:]], n_classes=2)
+    >>> bool(known(torch.full((1, 3), 9.0)) > 5.0)
+    True
+    """
     sums = None
     for x, y in training:
         rows = features(x)

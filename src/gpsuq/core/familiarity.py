@@ -48,8 +48,9 @@ class Familiarity(nn.Module):
     >>> known.calibrate(features[1000:])
     >>> round(float(known(features[1000:]).mean()), 1)
     0.8
-    >>> bool((known(torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 9.0, 9.0, 9.0]])) > 4.0).all())  # between, and far off
-    True
+    >>> strangers = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 9.0, 9.0, 9.0]])  # between classes, and far off
+    >>> bool((known(strangers) > 4.0).all()), known.distances(strangers).shape
+    (True, torch.Size([2, 2]))
     """
 
     center: Tensor  # (p,)
@@ -115,6 +116,13 @@ class FeatureSums:
     """Sums over batches of features, of n_features numbers and n_classes classes, that a familiarity is made of.
 
     Their size does not depend on how many observations there are.
+
+    >>> import torch
+    >>> sums = FeatureSums(n_features=2, n_classes=2)
+    >>> for batch in torch.randn(100, 2, generator=torch.Generator().manual_seed(0)).split(20):
+    ...     sums.add(batch, torch.arange(20) % 2)
+    >>> sums.familiarity().means.shape
+    torch.Size([2, 2])
     """
 
     n_features: int

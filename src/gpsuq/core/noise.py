@@ -122,6 +122,9 @@ class NoisyNetwork(nn.Module):
     >>> noise = network.draw_noise(rows=1, draws=50)  # the same for all observations
     >>> network(torch.zeros(5, 4), noise=noise).shape
     torch.Size([5, 50, 3])
+    >>> outputs, strangeness = network.judged(torch.zeros(5, 4), noise=noise)  # None as long as no layer is watched
+    >>> strangeness is None
+    True
 
     Noise may enter at several layers. :meth:`check` tries them on a few observations:
 
