@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ HEAD = Recipe(epochs=3, n_draws=10)
 NEW = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined"}
 NEW |= {"spread_weight": 0.0, "off_data_spread": 0.0}
 _NEIGHBOURS, _BANK = 10, 5000
+_ABOUT = ("data", "network", "seed", "method", "environment", "commit")
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def summarise(out: Path) -> None:
     frame = frame.drop_duplicates(["data", "network", "seed", "method"], keep="last")
     lines = ["# Verdicts on one trained network", ""]
     for (data, network), part in frame.groupby(["data", "network"]):
-        measures = [name for name in part.columns[5:] if part[name].notna().any() and name != "environment"]
+        measures = [name for name in part.columns if name not in _ABOUT and part[name].notna().any()]
         seeds = part.seed.nunique()
         lines += [f"## {data}, {network}, {seeds} seed{'s' if seeds > 1 else ''}", ""]
         lines += ["| | " + " | ".join(measures) + " |", "|" + "---|" * (1 + len(measures))]
@@ -240,6 +242,12 @@ def _cell(name: str, values: pd.Series) -> str:
     share = 1.0 if name in ("log loss", "AURC x 1000", "seconds") else 100.0
     spread = f" ± {share * values.std():.2g}" if len(values) > 1 else ""
     return f"{share * values.mean():.4g}{spread}"
+
+
+def commit() -> str:
+    """Return the commit that measures."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def numbers(text: str) -> list[int]:
@@ -283,7 +291,8 @@ def main() -> None:
         material = make(asked.epochs, asked.width)
         features = prepared(material, seed, asked.models / f"{asked.data}-{asked.width}-{asked.epochs}-{seed}")
         for method in left:
-            row = {"data": asked.data, "network": network, "seed": seed, "method": method, "environment": environment()}
+            about = (asked.data, network, seed, method, environment(), commit())
+            row: dict[str, Any] = dict(zip(_ABOUT, about, strict=True))
             row |= measured(method, asked.data, features, material, seed)
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
