@@ -53,7 +53,6 @@ def test_draws_of_strangers_spread_more(moons):
     X, y, new, _ = moons
     even = GPSClassifier(layer="auto", loss="log", recipe=QUICK, random_state=0).fit(X[:720], y[:720])
     aware = copy.deepcopy(even).set_params(spread="distance")
-    aware.feature_layers_ = affine_layers(even.networks_[0].module, torch.zeros(2, 2))[:1]
     aware.settle(X[:720], y[:720], (X[720:], y[720:]))
     familiar = aware.uncertainty(new).strangeness < 1.0
     np.testing.assert_allclose(aware.sample_proba(new)[familiar], even.sample_proba(new)[familiar], atol=1e-5)
@@ -197,6 +196,15 @@ def test_features_of_a_trained_network_are_kept_and_watched():
 def test_what_cannot_be_is_named(moons, options, message):
     with pytest.raises((GPSError, ValueError), match=message):
         GPSClassifier(**options, recipe=QUICK).fit(*moons[:2])
+
+
+def test_a_network_with_noise_at_several_layers_is_watched_before_them(moons):
+    X, y, *_ = moons
+    network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    for given, layer in ((network, ["2", "0"]), (noisify(network, ["2", "0"]), None)):
+        model = GPSClassifier(given, layer, spread="distance", recipe=QUICK).fit(X, y)
+        assert model.feature_layers_ == ["0"]
+        assert (model.uncertainty(STRANGERS).strangeness > 5.0).all()
 
 
 def test_there_must_be_something_to_settle(moons):

@@ -138,13 +138,8 @@ class EnsembleClassifier(PlainClassifier):
         return cls(first.network, n_members=len(members), recipe=first.recipe, random_state=0)._joined(members)
 
     def _joined(self, members: Sequence[PlainClassifier]) -> EnsembleClassifier:
-        first = members[0]
-        if any(list(member.classes_) != list(first.classes_) for member in members):
-            raise GPSError("the members of an ensemble must know the same classes")
-        self._take_over(first)
-        networks = nn.ModuleList(member.network_ for member in members)
-        self._keep(networks, [], sum(member.seconds_ for member in members), first.seed_)
-        self.findings_ = list(dict.fromkeys(finding for member in members for finding in member.findings_))
+        self._take_members(members)
+        self.losses_ = []  # those of members are their own
         return self
 
     @property

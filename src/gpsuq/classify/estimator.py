@@ -279,13 +279,7 @@ class GPSClassifier(NetworkClassifier):
         return model
 
     def _join(self, models: Sequence[GPSClassifier]) -> None:
-        first = models[0]
-        if any(list(model.classes_) != list(first.classes_) for model in models):
-            raise GPSError("the members must know the same classes")
-        self._take_over(first)
-        networks = nn.ModuleList(model.network_ for model in models)
-        self._keep(networks, first.losses_, sum(model.seconds_ for model in models), first.seed_)
-        self.findings_ = list(dict.fromkeys(finding for model in models for finding in model.findings_))
+        self._take_members(models)
         self.temperature_, self.strangeness_weight_ = 1.0, None  # what was settled for one says nothing of all
 
     @property
@@ -402,16 +396,19 @@ class GPSClassifier(NetworkClassifier):
         return noisy
 
     def _noisy(self, network: nn.Module, example: Tensor) -> NoisyNetwork:
-        self.feature_layers_ = []
-        if isinstance(network, NoisyNetwork):
-            network.check(example)
-            self.feature_layers_ = [network.layers[0]]
-            return network
-        layer = self.layer
-        if layer == "auto" or self.spread == "distance":
+        layer, affine = self.layer, []
+        if not isinstance(network, NoisyNetwork) and (layer == "auto" or self.spread == "distance"):
             affine = affine_layers(network, example)
             layer = affine[-2:][0] if layer == "auto" else layer
-            self.feature_layers_ = self._feature_layers(network, affine[0], layer, example)
+        noisy = self._with_noise(network, layer, example)
+        head = affine[0] if affine else noisy.first_layer(example)
+        self.feature_layers_ = self._feature_layers(network, head, layer, example)
+        return noisy
+
+    def _with_noise(self, network: nn.Module, layer: str | Sequence[str] | None, example: Tensor) -> NoisyNetwork:
+        if isinstance(network, NoisyNetwork):
+            network.check(example)
+            return network
         if layer is None:
             layer = next((name for name, item in network.named_modules() if isinstance(item, nn.Linear)), None)
         if layer is None:
@@ -423,10 +420,10 @@ class GPSClassifier(NetworkClassifier):
 
         It is the head's input. Where that is the observation itself, what is learned of it counts as well.
         """
-        noise_at = head if layer is None else layer if isinstance(layer, str) else layer[0]
-        width = dict(network.named_modules())[head].in_features
-        raw = width == math.prod(example.shape[1:])
-        return [head, noise_at] if raw and noise_at != head else [head]
+        if not isinstance(layer, str) or isinstance(network, NoisyNetwork) or layer == head:
+            return [head]
+        raw = network.get_submodule(head).in_features == math.prod(example.shape[1:])
+        return [head, layer] if raw else [head]
 
     def _loss(self, recipe: Recipe) -> Loss:
         spread_weight, off_data_spread, logarithmic = self.spread_weight_, self.off_data_spread, self.loss == "log"

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpsuq.core.noise import NoisyNetwork
+from gpsuq.core.noise import NoisyNetwork, entering
 from gpsuq.core.seeds import random_block
 from gpsuq.errors import GPSError, needs
 from gpsuq.storage.directories import HEAD_FILE, TRUNK_FILE, VERDICT_FILE, replaced
@@ -38,7 +36,7 @@ class _Trunk(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         found: list[Tensor] = []
-        with _entering(self.network, self.layer, lambda features: found.append(features)):
+        with entering(self.network.module, self.layer, lambda features: found.append(features)):
             # What comes behind the layer is no part of the result, and dropped.
             strangeness = self.network.strangeness(x) if self.network.watched else self.network.module(x)
         return (found[0], strangeness) if self.network.watched else (found[0],)
@@ -53,18 +51,8 @@ class _Head(nn.Module):
 
     def forward(self, features: Tensor, noise: Tensor, strangeness: Tensor | None = None) -> Tensor:
         blank = features.new_zeros(features.shape[0], *self.shape)  # its features are replaced, and dropped
-        with _entering(self.network, self.layer, lambda _: (features,)):
+        with entering(self.network.module, self.layer, lambda _: (features,)):
             return self.network._passed((blank,), features.shape[0], noise[None], strangeness)[0]
-
-
-@contextmanager
-def _entering(network: NoisyNetwork, layer: str, see: Callable[[Tensor], Any]) -> Iterator[None]:
-    """Show the input of a layer to a function, which may return another one in a tuple."""
-    handle = network.module.get_submodule(layer).register_forward_pre_hook(lambda _, entered: see(entered[0]))
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str, Any], path: Path, force: bool) -> Path:
@@ -79,7 +67,7 @@ def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str,
     network = network._on_trial().float()
     x, noise = _example(network, shape, _ROWS, _DRAWS)
     network.check(x)
-    layer = _first_layer(network, x)
+    layer = network.first_layer(x)
     trunk, head = _Trunk(network, layer), _Head(network, layer, shape)
     with torch.no_grad():
         seen = dict(zip(_SEEN, trunk(x), strict=False))
@@ -98,16 +86,6 @@ def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str,
     except OSError as error:
         raise GPSError(f"{path} could not be written ({error}); what was there before is as it was") from error
     return path
-
-
-def _first_layer(network: NoisyNetwork, x: Tensor) -> str:
-    """Return the name of the layer where noise enters first."""
-    called: list[str] = []
-    with ExitStack() as watching, torch.no_grad():
-        for name in network.layers:
-            watching.enter_context(_entering(network, name, lambda _, name=name: called.append(name)))  # type: ignore[misc]
-        network.module(x)
-    return called[0]
 
 
 def _example(network: NoisyNetwork, shape: tuple[int, ...], rows: int, draws: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -172,6 +172,16 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
         learned = {name: value for name, value in vars(other).items() if name.endswith("_")}
         self.__dict__ = kept | learned
+
+    def _take_members(self, members: Sequence[NetworkClassifier]) -> None:
+        """Hold the networks of several classifiers, trained on the same classes, and what the first of them learned."""
+        first = members[0]
+        if any(list(member.classes_) != list(first.classes_) for member in members):
+            raise GPSError("the members must know the same classes")
+        self._take_over(first)
+        networks = nn.ModuleList(member.network_ for member in members)
+        self._keep(networks, first.losses_, sum(member.seconds_ for member in members), first.seed_)
+        self.findings_ = list(dict.fromkeys(finding for member in members for finding in member.findings_))
 
     def _about(self) -> str:
         """Describe what decides the training beside network, data, recipe and seed."""

@@ -145,7 +145,7 @@ def _restored(config: dict[str, Any], tensors: dict[str, Tensor], network: Netwo
     if isinstance(estimator, GPSClassifier):
         estimator.spread_weight_ = config["spread_weight"]
         # Nothing was settled in models of before there was something to settle.
-        settled = {"temperature_": 1.0} | config.get("settled", {})
+        settled = {"temperature_": 1.0, "feature_layers_": config["layers"][:1]} | config.get("settled", {})
         for name in _SETTLED:
             setattr(estimator, name, settled.get(name))
         path = config["spread_path"]

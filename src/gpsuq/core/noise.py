@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -129,8 +130,8 @@ class NoisyNetwork(nn.Module):
     Noise may enter at several layers. :meth:`check` tries them on a few observations:
 
     >>> both = noisify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), ["0", "2"])
-    >>> both.noise_dims, [layer.out_features for layer in both.noisy_layers]
-    ([2, 4], [8, 3])
+    >>> both.noise_dims, [layer.out_features for layer in both.noisy_layers], both.first_layer(torch.zeros(5, 4))
+    ([2, 4], [8, 3], '0')
     >>> both.check(torch.zeros(5, 4))
 
     Of a network that was trained before, the layers in front of the noise can be kept as they are:
@@ -211,14 +212,20 @@ class NoisyNetwork(nn.Module):
         Means over positions stand for an observation that has several.
         """
         found: list[Tensor] = []
-        entering = lambda _, entered: found.append(_flat(entered[0]))  # noqa: E731
-        handles = [self.module.get_submodule(name).register_forward_pre_hook(entering) for name in layers]
-        try:
+        with ExitStack() as watching:
+            for name in layers:
+                watching.enter_context(entering(self.module, name, lambda features: found.append(_flat(features))))
             self.module(*inputs)
-        finally:
-            for handle in handles:
-                handle.remove()
         return torch.cat(found, 1)
+
+    def first_layer(self, *inputs: Any) -> str:
+        """Return the name of the layer where noise enters first."""
+        called: list[str] = []
+        with ExitStack() as watching, torch.no_grad():
+            for name in self.layers:
+                watching.enter_context(entering(self.module, name, lambda _, name=name: called.append(name)))  # type: ignore[misc]
+            self.module(*inputs)
+        return called[0]
 
     def watch(self, layers: Sequence[str], familiarity: Familiarity) -> None:
         """Scale noise by how strange the features are that enter some layers, in evaluation: by 1 where familiar.
@@ -367,6 +374,16 @@ class NoisyNetwork(nn.Module):
         except (RuntimeError, ValueError, IndexError) as error:
             shapes = ", ".join(str(tuple(value.shape)) for value in inputs if isinstance(value, Tensor))
             raise GPSError(f"the network fails on inputs of shape {shapes}: {error}") from error
+
+
+@contextmanager
+def entering(module: nn.Module, layer: str, see: Callable[[Tensor], Any]) -> Iterator[None]:
+    """Show the input of a layer to a function, which may return another one in a tuple."""
+    handle = module.get_submodule(layer).register_forward_pre_hook(lambda _, entered: see(entered[0]))
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _flat(entered: Tensor) -> Tensor:
