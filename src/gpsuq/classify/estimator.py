@@ -390,7 +390,7 @@ class GPSClassifier(NetworkClassifier):
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         noisy = self._noisy(network, example)
         if self.features == "keep":
-            noisy.keep_features(example)
+            noisy.keep_features(example, head=self.feature_layers_[0])
             if noisy is not network:  # noise that was there has its size
                 noisy.match_noise(example)
         return noisy

@@ -310,8 +310,8 @@ class NoisyNetwork(nn.Module):
             )
         self.tried = True
 
-    def keep_features(self, *inputs: Any) -> None:
-        """Freeze all that runs before the noise: only layers that the noise reaches are trained from now on.
+    def keep_features(self, *inputs: Any, head: str | None = None) -> None:
+        """Freeze all that runs before a layer, the first with noise by default: only what follows is trained from now on.
 
         What is frozen keeps its weights and the statistics of its normalisation, and drops nothing out. A pass of some
         ``inputs`` shows which layers those are.
@@ -319,11 +319,11 @@ class NoisyNetwork(nn.Module):
         self.check(*inputs)
         trial = self._on_trial()
         names = {module: name for name, module in trial.module.named_modules()}
-        noisy = set(trial.noisy_layers)
+        first = {*trial.noisy_layers} if head is None else {*trial.noisy_layers, trial.module.get_submodule(head)}
         reached: set[str] = set()
 
         def entering(module: nn.Module, _: Any) -> None:
-            if reached or module in noisy:
+            if reached or module in first:
                 reached.add(names[module])
 
         for module in names:
