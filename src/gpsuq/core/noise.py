@@ -311,7 +311,7 @@ class NoisyNetwork(nn.Module):
         self.tried = True
 
     def keep_features(self, *inputs: Any, head: str | None = None) -> None:
-        """Freeze all that runs before a layer, the first with noise by default: only what follows is trained from now on.
+        """Freeze all that runs before a layer, the first with noise by default: only what follows is still trained.
 
         What is frozen keeps its weights and the statistics of its normalisation, and drops nothing out. A pass of some
         ``inputs`` shows which layers those are.
