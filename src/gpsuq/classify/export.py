@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpsuq.core.noise import NoisyNetwork, entering
+from gpsuq.core.noise import NoisyNetwork, Seen, entering
 from gpsuq.core.seeds import random_block
 from gpsuq.errors import GPSError, needs
 from gpsuq.storage.directories import HEAD_FILE, TRUNK_FILE, VERDICT_FILE, replaced
@@ -45,14 +45,12 @@ class _Trunk(nn.Module):
 class _Head(nn.Module):
     """All that runs from the noise on."""
 
-    def __init__(self, network: NoisyNetwork, layer: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, network: NoisyNetwork, one: Tensor) -> None:
         super().__init__()
-        self.network, self.layer, self.shape = network, layer, shape
+        self.network, self.one = network, one
 
     def forward(self, features: Tensor, noise: Tensor, strangeness: Tensor | None = None) -> Tensor:
-        blank = features.new_zeros(features.shape[0], *self.shape)  # its features are replaced, and dropped
-        with entering(self.network.module, self.layer, lambda _: (features,)):
-            return self.network._passed((blank,), features.shape[0], noise[None], strangeness)[0]
+        return self.network.again(Seen((self.one,), features, strangeness), noise=noise[None])
 
 
 def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str, Any], path: Path, force: bool) -> Path:
@@ -68,7 +66,7 @@ def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str,
     x, noise = _example(network, shape, _ROWS, _DRAWS)
     network.check(x)
     layer = network.first_layer(x)
-    trunk, head = _Trunk(network, layer), _Head(network, layer, shape)
+    trunk, head = _Trunk(network, layer), _Head(network, x[:1])
     with torch.no_grad():
         seen = dict(zip(_SEEN, trunk(x), strict=False))
         exported = {

@@ -35,6 +35,7 @@ from gpsuq.classify.inputs import Mapped, is_loader, labels_of, warn_of_lost_dig
 from gpsuq.classify.networks import default_network
 from gpsuq.classify.sequential import MeanTest, SequentialTest, draws_in_looks
 from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
+from gpsuq.core.noise import Seen
 from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import seed_from, seeded, unmoved
 from gpsuq.engine.diagnostics import Finding
@@ -51,6 +52,9 @@ from gpsuq.storage import save
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
+
+_Seen = Sequence[Seen | None]
+"""By each network of a classifier that has noise."""
 
 DEFAULT_DRAWS = 200
 _FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of its features
@@ -118,9 +122,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         """Return the logits of the draws with these numbers, (n, draw, class); the same at every call."""
 
-    def _passed(self, x: Tensor, draws: slice) -> tuple[Tensor, Tensor | None]:
-        """Return those logits, and how strange observations are (n,), where the classifier knows that."""
-        return self._logits(x, draws), None
+    def _passed(self, x: Tensor, draws: slice, seen: _Seen = ()) -> tuple[Tensor, _Seen]:
+        """Return those logits, and what networks made of x before their noise; a later call need not do so again."""
+        return self._logits(x, draws), ()
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -341,18 +345,19 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         parts, order = [], []
 
         def drawn_until_settled(start: int, part: Tensor) -> None:
-            waiting = np.arange(len(part))
+            waiting, seen = np.arange(len(part)), ()
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(looks)):
-                fresh, strange = self._probabilities(part[torch.from_numpy(waiting)], draws)
-                samples = np.concatenate([samples, fresh], 1)
+                fresh, seen = self._probabilities(part, draws, seen)
+                samples, strange = np.concatenate([samples, fresh], 1), _strangeness(seen)
                 done = settled(look, samples, strange)
                 if done.any():
                     parts.append(self._assessed(samples[done], None if strange is None else strange[done]))
                     order.append(start + waiting[done])
-                waiting, samples = waiting[~done], samples[~done]
+                waiting, samples, left = waiting[~done], samples[~done], torch.from_numpy(~done)
                 if len(waiting) == 0:
                     break
+                part, seen = part[left], [None if each is None else each[left] for each in seen]
 
         self._in_chunks(self._inputs(X), looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))
@@ -382,7 +387,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Apply a function to draws of class probabilities and to strangeness, part by part of the observations."""
         draws = slice(0, self._available(n_draws))
         x = self._inputs(X)
-        return self._in_chunks(x, draws.stop, lambda _, part: function(*self._probabilities(part, draws)))
+
+        def drawn(_: int, part: Tensor) -> T:
+            samples, seen = self._probabilities(part, draws)
+            return function(samples, _strangeness(seen))
+
+        return self._in_chunks(x, draws.stop, drawn)
 
     def _available(self, n_draws: int) -> int:
         """Return how many of the draws that were asked for there are."""
@@ -474,27 +484,32 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             strangeness_weight=self._strangeness_weight,
         )
 
-    def _probabilities(self, x: Tensor, draws: slice) -> tuple[NDArray[np.float32], Array | None]:
-        """Return the class probabilities of some draws, as many of them at once as memory should hold, and strangeness.
+    def _probabilities(self, x: Tensor, draws: slice, seen: _Seen = ()) -> tuple[NDArray[np.float32], _Seen]:
+        """Return the class probabilities of some draws, as many of them at once as memory should hold.
 
-        The latter is (n,), or None where the classifier does not know it.
+        What was seen of x in an earlier call saves to run all before the noise again; it comes back too.
         """
-        step, strange = max(1, _ROWS // len(x)), None
-        parts = []
+        step, parts = max(1, _ROWS // len(x)), []
         with torch.no_grad():
             for start in range(draws.start, draws.stop, step):
-                logits, strange = self._passed(x, slice(start, min(start + step, draws.stop)))
+                logits, seen = self._passed(x, slice(start, min(start + step, draws.stop)), seen)
                 parts.append(torch.softmax(logits.float() / self._temperature, -1).cpu())
         result: NDArray[np.float32] = torch.cat(parts, 1).numpy()
         if not np.isfinite(result).all():
             raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
-        return result, None if strange is None else strange.double().cpu().numpy()
+        return result, seen
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.non_deterministic = False
         return tags
+
+
+def _strangeness(seen: _Seen) -> Array | None:
+    """Return how strange observations are (n,), the mean over the networks that know."""
+    known = [each.strangeness for each in seen if each is not None and each.strangeness is not None]
+    return torch.stack(known).mean(0).double().cpu().numpy() if known else None
 
 
 def _repeats(loader: Iterable[Any], example: Tensor, seed: int) -> bool:
