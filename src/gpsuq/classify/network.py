@@ -31,7 +31,7 @@ from gpsuq.classify.decisions import (
     wrong,
 )
 from gpsuq.classify.findings import training_findings
-from gpsuq.classify.inputs import Mapped, is_loader, labels_of, warn_of_lost_digits
+from gpsuq.classify.inputs import Mapped, is_loader, labels_of, takes_integers, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
 from gpsuq.classify.sequential import MeanTest, SequentialTest, draws_in_looks
 from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
@@ -93,6 +93,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     }
     _most_draws: float = math.inf
     _temperature: float = 1.0
+    integers_: bool = False
     _strangeness_weight: float | None = None
     network_: nn.Module
     certain_above_: Threshold
@@ -227,8 +228,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             if not bool(torch.isfinite(x).all()):
                 raise GPSError(f"batch {number} of the DataLoader has NaN or infinite values in its inputs")
             if example is None:
+                self._learn_type(x[:_FEW])
                 warn_of_lost_digits(x, None)
-                example = x.float()
+                example = x.to(self._input_type)
             found.append(labels_of(y, len(x)))
             seen.update(fingerprint((x, found[-1])).encode())
         if example is None:
@@ -240,7 +242,16 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         n_batches = sum(len(labels) > 1 for labels in found)
         # What a loader changes at random, by numbers that torch does not seed, cannot tell data from others.
         digest = f"{seen.hexdigest()} in {counts}" if _repeats(loader, example, seed) else f"{counts}"
-        return LoaderBatches(loader, lambda y: torch.from_numpy(self.encoded(y)), n_batches, digest, seed), example
+        encode = lambda y: torch.from_numpy(self.encoded(y))  # noqa: E731
+        return LoaderBatches(loader, encode, n_batches, digest, seed, self._input_type), example
+
+    def _learn_type(self, few: Any) -> None:
+        """Learn from some inputs whether the network takes integers."""
+        self.integers_ = takes_integers(self.network, torch.as_tensor(few))
+
+    @property
+    def _input_type(self) -> torch.dtype:
+        return torch.int64 if self.integers_ else torch.float32
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
@@ -261,7 +272,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor | Mapped:
         """Check inputs (n, ...), or those of a ``DataLoader``, and return them as a tensor of floats.
 
-        An array of images in a file (``numpy.memmap``) stays there.
+        Integers stay what they are for a network that takes nothing else. An array of images in a file
+        (``numpy.memmap``) stays there.
         """
         if is_loader(X):
             with unmoved():  # a DataLoader draws a seed even where it does not shuffle
@@ -270,21 +282,27 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             X = X.detach().cpu().numpy()
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
+        if reset:
+            few = np.array(X[:_FEW])
+            self._learn_type(few if few.dtype.kind in "iu" else np.zeros(1))
+        dtype: type[np.generic] = np.int64 if self.integers_ else np.float32
         if X.ndim <= 2:
-            table = X
-            X = validated(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
+            table, kind = X, None if self.integers_ else dtype
+            X = validated(self, X, reset=reset, dtype=kind, accept_sparse=False, ensure_min_samples=1)
             if reset:
                 warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
         array = np.asarray(X)
         if array.dtype.kind not in "biuf":
             raise GPSError(f"X must hold numbers, got {array.dtype}")
+        if self.integers_ and array.dtype.kind not in "iu":
+            raise GPSError(f"X must hold integers, as the network takes nothing else, got {array.dtype}")
         if len(array) == 0:
             raise GPSError("X holds no observations")
         result: Tensor | Mapped
         if isinstance(X, np.memmap):
-            result = Mapped(X)
+            result = Mapped(X, dtype)
         else:
-            array = np.array(array, dtype=np.float32)  # a copy: the user's may be read-only
+            array = np.array(array, dtype=dtype)  # a copy: the user's may be read-only
             check_finite_rows("X", array.reshape(len(array), -1))
             result = torch.from_numpy(array)
         shape = array.shape[1:]
@@ -516,10 +534,12 @@ def _repeats(loader: Iterable[Any], example: Tensor, seed: int) -> bool:
     """Whether a loader that is opened again with the same seed begins with the same inputs."""
     with seeded(seed, "scan"):
         first = next(iter(loader), None)
-    return first is not None and torch.equal(first[0].float(), example)
+    return first is not None and torch.equal(first[0].to(example.dtype), example)
 
 
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:
-    """Move inputs to the device and floating-point type of the network's weights."""
+    """Move inputs to the device and floating-point type of the network's weights; integers stay integers."""
     weight = next(network.parameters(), None)
-    return x if weight is None else x.to(weight.device, weight.dtype)
+    if weight is None:
+        return x
+    return x.to(weight.device, weight.dtype if x.is_floating_point() else x.dtype)

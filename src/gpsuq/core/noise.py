@@ -26,6 +26,7 @@ from gpsuq.errors import GPSError
 
 _VECTORS = 128
 _TRIED_ROWS, _TRIED_DRAWS = 3, 2
+_CLOSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 _TOLERANCE = 1e-3
 
 
@@ -278,9 +279,7 @@ class NoisyNetwork(nn.Module):
         if len(now.features) == len(self.watched):
             now.strangeness = self.familiarity(torch.cat(now.features, 1))
 
-    def _passed(
-        self, inputs: tuple[Any, ...], n: int, noise: Tensor, seen: Seen | None = None
-    ) -> tuple[Tensor, Seen]:
+    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor, seen: Seen | None = None) -> tuple[Tensor, Seen]:
         layers = self.noisy_layers
         now = _Pass(dict(zip(layers, noise.split(self.noise_dims, -1), strict=True)))
         if seen is not None:
@@ -342,7 +341,7 @@ class NoisyNetwork(nn.Module):
         self.tried = True
 
     def keep_features(self, *inputs: Any, head: str | None = None) -> None:
-        """Freeze all that runs before a layer, the first with noise by default: only what follows is trained from now on.
+        """Freeze all that runs before a layer, the first with noise by default: only what follows learns from now on.
 
         What is frozen keeps its weights and the statistics of its normalisation, and drops nothing out. A pass of some
         ``inputs`` shows which layers those are.
@@ -523,6 +522,14 @@ def _checked_layer(module: nn.Module, layer: str) -> nn.Linear:
         choices = ", ".join(map(repr, linear)) if linear else "none"
         raise GPSError(f"the network has no layer {layer!r}; affine layers in it: {choices}")
     target = named[layer]
+    around = next(
+        (item for name, item in named.items() if layer.startswith(f"{name}.") and isinstance(item, _CLOSED)), None
+    )
+    if around is not None:
+        raise GPSError(
+            f"layer {layer!r} is inside an nn.{type(around).__name__}, which uses its weights without calling it, or "
+            "adds its input again: noise cannot enter there; choose an nn.Linear behind it"
+        )
     if isinstance(target, NoisyLinear):
         raise GPSError(f"layer {layer!r} has a noise input already")
     if not isinstance(target, nn.Linear) or type(target).forward is not nn.Linear.forward:
