@@ -76,7 +76,7 @@ def fit(
             write_table(estimator.surface().to_frame(), folder / "intensity.csv", index=False)
             save_figure(estimator.plot(), folder / "intensity.png")
             fitness = estimator.goodness_of_fit()
-            save_figure(envelope(fitness, estimator.window_.unit), folder / "envelope.png")
+            save_figure(envelope(fitness, estimator.window_), folder / "envelope.png")
             write_page(poisson_page(estimator, fitness), folder / "report.html")
     files = written_files(out)
     if as_json:
