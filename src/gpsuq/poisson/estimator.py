@@ -33,11 +33,11 @@ from gpsuq.poisson.fit import PoissonFit, PoissonSettings, SurfaceNoise, fit_poi
 from gpsuq.poisson.intensity import IntensitySurface
 from gpsuq.poisson.plots import intensity
 from gpsuq.poisson.regions import read_regions
-from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.foreign import plain_points
 from gpsuq.spatial.grids import TILE, Grid, cells_for
 from gpsuq.spatial.intensity import IntensityModel
 from gpsuq.spatial.patterns import point_pattern, points_inside, window_of
+from gpsuq.spatial.rasters import as_covariates
 from gpsuq.spatial.simulation import Intensity, bound_from, bound_places, simulate_poisson
 from gpsuq.spatial.statistics import Envelope, l_envelope
 from gpsuq.spatial.windows import Array, Window, as_window
@@ -179,7 +179,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         points: Any,
         window: Any,
         *,
-        covariates: Sequence[CovariateGrid] = (),
+        covariates: Any = (),
         checkpoint: str | Path | None = None,
     ) -> GPSPoissonProcess:
         """Fit the law of the intensity.
@@ -193,7 +193,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             Where points were looked for: (x_min, x_max, y_min, y_max), polygons of shapely or GeoPandas, a
             :class:`~gpsuq.spatial.Window`, or a file that :func:`~gpsuq.spatial.read_window` reads.
         covariates
-            Grids of covariates that cover the window.
+            Grids that cover the window: a list, or a mapping from names, of :class:`~gpsuq.spatial.CovariateGrid`,
+            ``xarray.DataArray``, files (GeoTIFF or CSV), or arrays (see :func:`gpsuq.spatial.rasters.as_covariates`).
         checkpoint
             Directory to keep the training in; a fit that was stopped goes on from there, bit for bit.
         """
@@ -208,12 +209,11 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             raise GPSError("there are no points")
         if n_points == 1:
             raise GPSError("one point is too few: at least 2 are needed to say anything about an intensity")
-        for covariate in covariates:
-            covariate.check_covers(window)
+        grids = as_covariates(covariates, window)
         n_cells = cells_for(n_points // len(patterns)) if self.n_cells is None else self.n_cells
         grid = Grid.with_cells(window, n_cells)
         with resumable(None if checkpoint is None else Path(checkpoint), keep=True):
-            fit = fit_poisson(grid, list(covariates), patterns, settings)
+            fit = fit_poisson(grid, grids, patterns, settings)
         n_outside = sum(map(len, given)) - n_points
         found = findings(grid, patterns, n_outside, fit.surfaces(grid.nodes[grid.inside]).estimation)
         self._set_fit(fit, grid, patterns, settings.seed, n_outside, found)
