@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpsuq.plots.style import COLORS, figure_style, plain
+from gpsuq.spatial.units import Shown, shown_density, shown_length
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,14 +28,10 @@ def draw_window(ax: Axes, window: Window) -> None:
     for polygon in getattr(window.polygons, "geoms", [window.polygons]):
         for ring in (polygon.exterior, *polygon.interiors):
             ax.plot(*np.asarray(ring.coords).T, color="#404040", linewidth=0.8)
-    unit = "" if window.unit == "unit" else f" ({plain(window.unit)})"
+    multiple = "" if window.multiple == 1.0 else f"{window.multiple:g} "
+    unit = "" if window.unit == "unit" else f" ({multiple}{plain(window.unit)})"
     ax.set(xlabel=f"x{unit}", ylabel=f"y{unit}", aspect="equal")
     ax.grid(False)
-
-
-def density_unit(window: Window) -> str:
-    """Return the unit of an intensity."""
-    return "points per unit of area" if window.unit == "unit" else f"points per square {window.unit}"
 
 
 def draw_points(ax: Axes, points: Array, **style: Any) -> None:
@@ -54,41 +51,48 @@ def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, **style: Any) 
     draw_window(ax, grid.window)
 
 
+def draw_intensity(ax: Axes, surface: IntensitySurface) -> None:
+    """Show the mean intensity in a unit that suits it."""
+    shown = shown_density(surface.grid.window, float(np.nanmean(surface.mean)))
+    draw_surface(ax, surface.grid, shown.factor * surface.mean, plain(shown.unit))
+    ax.set_title("mean intensity")
+
+
 def draw_relative_uncertainty(ax: Axes, grid: Grid, relative: Array, title: str = "relative uncertainty") -> None:
     """Show standard deviation / mean, up to 1: beyond that hardly anything is known."""
     draw_surface(ax, grid, relative, "standard deviation / mean", cmap="magma", vmin=0.0, vmax=_MOST_RELATIVE)
     ax.set_title(title)
 
 
-def draw_envelope(ax: Axes, envelope: Envelope, unit: str = "unit") -> None:
-    """Show L(r) - r of a pattern between the extremes of simulated ones."""
-    r = envelope.distances
-    ax.fill_between(
-        r, envelope.lower - r, envelope.upper - r, color=COLORS["light"], alpha=0.4, linewidth=0, label="simulations"
-    )
-    ax.plot(r, envelope.observed - r, color=COLORS["bayes"], label="observed")
+def draw_envelope(ax: Axes, envelope: Envelope, window: Window | None = None) -> None:
+    """Show L(r) - r of a pattern between the extremes of simulated ones, in the unit of the window."""
+    shown = Shown(1.0, "") if window is None else shown_length(window, envelope.distances[-1])
+    r = shown.factor * envelope.distances
+    lower, upper, observed = (shown.factor * of - r for of in (envelope.lower, envelope.upper, envelope.observed))
+    ax.fill_between(r, lower, upper, color=COLORS["light"], alpha=0.4, linewidth=0, label="simulations")
+    ax.plot(r, observed, color=COLORS["bayes"], label="observed")
     ax.axhline(0.0, color="#404040", linewidth=0.8)
-    ax.set(xlabel="distance r" + ("" if unit == "unit" else f" ({plain(unit)})"), ylabel="L(r) - r")
+    ax.set(xlabel=plain(shown.labelled("distance r")), ylabel=plain(shown.labelled("L(r) - r")))
     ax.set_title(f"p = {envelope.p_value:.2f}", loc="right", fontsize=9)
     ax.legend()
 
 
-def envelope(result: Envelope, unit: str = "unit") -> Figure:
+def envelope(result: Envelope, window: Window | None = None) -> Figure:
     """Plot the L function of a pattern beside those of simulated ones.
 
     >>> import numpy as np
     >>> from gpsuq.poisson.plots import envelope
-    >>> from gpsuq.spatial import Envelope
+    >>> from gpsuq.spatial import Envelope, Window
     >>> one = np.ones(3)
     >>> result = Envelope(np.array([0.0, 0.1, 0.2]), 0.15 * one, 0.05 * one, 0.1 * one, 0.08 * one, p_value=0.025)
-    >>> envelope(result, unit="km").axes[0].get_xlabel()
-    'distance r (km)'
+    >>> envelope(result, Window.rectangle(0.0, 1.0, 0.0, 1.0, unit="km")).axes[0].get_xlabel()
+    'distance r (m)'
     """
     import matplotlib.pyplot as plt
 
     with figure_style():
         figure, ax = plt.subplots(figsize=(6, 4))
-        draw_envelope(ax, result, unit)
+        draw_envelope(ax, result, window)
     return figure
 
 
@@ -125,8 +129,7 @@ def intensity_parts(surface: IntensitySurface, points: Array, relative: Mapping[
         draw_points(first, points, color=COLORS["gps"])
         draw_window(first, surface.grid.window)
         first.set_title(f"{len(points):,} points")
-        draw_surface(second, surface.grid, surface.mean, plain(density_unit(surface.grid.window)))
-        second.set_title("mean intensity")
+        draw_intensity(second, surface)
         for ax, (title, values) in zip(others, relative.items(), strict=True):
             draw_relative_uncertainty(ax, surface.grid, values, title)
     return figure

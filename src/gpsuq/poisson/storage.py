@@ -81,7 +81,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     check_parameters(estimator)
     settings = estimator._settings()
     covariates = tuple(
-        CovariateGrid(name, *(tensors[f"covariate/{place}/{part}"].numpy() for part in ("x", "y", "values")))
+        CovariateGrid(name, **{part: tensors[f"covariate/{place}/{part}"].numpy() for part in ("x", "y", "values")})
         for place, name in enumerate(config["covariates"])
     )
     center, *scaling = (tensors[name].numpy() for name in ("center", "covariate_center", "covariate_scale"))
