@@ -18,13 +18,8 @@ from gpsuq.engine.progress import stage
 from gpsuq.errors import GPSWarning
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from gpsuq.poisson.baselines import HomogeneousIntensity, KernelIntensity, LogLinearIntensity
-from gpsuq.poisson.plots import (
-    draw_envelope,
-    draw_intensity,
-    draw_points,
-    draw_relative_uncertainty,
-    draw_window,
-)
+from gpsuq.poisson.maps import draw_points, draw_window
+from gpsuq.poisson.plots import draw_envelope, draw_intensity, draw_relative_uncertainty
 from gpsuq.spatial.patterns import PointPattern, thin
 from paper.poisson import estimator
 from paper.record import Asked

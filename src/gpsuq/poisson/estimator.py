@@ -33,10 +33,11 @@ from gpsuq.poisson.fit import PoissonFit, PoissonSettings, SurfaceNoise, fit_poi
 from gpsuq.poisson.intensity import IntensitySurface
 from gpsuq.poisson.plots import intensity
 from gpsuq.poisson.regions import read_regions
+from gpsuq.poisson.risk import RelativeRisk, marks_inside, risk_of_types
 from gpsuq.spatial.foreign import plain_points
 from gpsuq.spatial.grids import TILE, Grid, cells_for
 from gpsuq.spatial.intensity import IntensityModel
-from gpsuq.spatial.patterns import point_pattern, points_inside, window_of
+from gpsuq.spatial.patterns import PointPattern, point_pattern, points_inside, window_of
 from gpsuq.spatial.rasters import as_covariates
 from gpsuq.spatial.simulation import Intensity, bound_from, bound_places, simulate_poisson
 from gpsuq.spatial.statistics import Envelope, l_envelope
@@ -94,6 +95,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         The frequency in use, and the scores it was chosen by (None where none were).
     spread_, spread_path_
         Whether the learned spread of Z is kept (1) or given up (0), and the scores of parts of it that decided.
+    marks_
+        The types of the points of every replicate, or None.
     findings_
         What to be careful about: each with a ``code`` and a ``message``.
 
@@ -180,6 +183,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         window: Any,
         *,
         covariates: Any = (),
+        marks: Any = None,
         checkpoint: str | Path | None = None,
     ) -> GPSPoissonProcess:
         """Fit the law of the intensity.
@@ -195,6 +199,9 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         covariates
             Grids that cover the window: a list, or a mapping from names, of :class:`~gpsuq.spatial.CovariateGrid`,
             ``xarray.DataArray``, files (GeoTIFF or CSV), or arrays (see :func:`gpsuq.spatial.rasters.as_covariates`).
+        marks
+            The type of each point (of replicates, a list of such), or of GeoPandas the name of its column. The
+            intensity is that of all points; :meth:`relative_risk` tells where each type is more likely.
         checkpoint
             Directory to keep the training in; a fit that was stopped goes on from there, bit for bit.
         """
@@ -204,6 +211,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             window = window_of(replicate, window)
         given = [np.empty((0, 2)) if np.size(one) == 0 else one for one in map(plain_points, replicates)]
         patterns = [point_pattern(pattern, window, outside=self.outside, least=0).points for pattern in given]
+        types = None if marks is None else marks_inside(replicates, marks, window)
         n_points = sum(map(len, patterns))
         if n_points == 0:
             raise GPSError("there are no points")
@@ -217,6 +225,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         n_outside = sum(map(len, given)) - n_points
         found = findings(grid, patterns, n_outside, fit.surfaces(grid.nodes[grid.inside]).estimation)
         self._set_fit(fit, grid, patterns, settings.seed, n_outside, found)
+        self.marks_ = types
         return self
 
     def _settings(self) -> PoissonSettings:
@@ -332,6 +341,14 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             rates += draws @ areas[part]
         counts = np.stack([grid.counts(pattern)[grid.inside] for pattern in self.points_])
         return rates, np.stack([np.bincount(block, one, len(names)) for one in counts]).astype(np.int64)
+
+    def relative_risk(self, coverage: float = 0.95) -> RelativeRisk:
+        """Return where each type of point is more or less likely; see :func:`gpsuq.poisson.risk.relative_risk`."""
+        check_is_fitted(self)
+        if self.marks_ is None:
+            raise GPSError("there are no types to compare: pass the type of each point, fit(points, window, marks=...)")
+        pattern = PointPattern(np.concatenate(self.points_), self.window_)
+        return risk_of_types(pattern, np.concatenate(self.marks_), coverage, random_state=self.seed_)
 
     # --- simulation and checks ---------------------------------------------------------------------------------------
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import shapely
 
 from gpsuq.errors import GPSError, needs
+from gpsuq.files import write_atomically
 from gpsuq.spatial.covariates import CovariateGrid, read_covariate
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.windows import Array, Window
@@ -135,18 +138,59 @@ def geotiff(grid: Grid, bands: Mapping[str, Array]) -> bytes:
         return bytes(memory.read())
 
 
-def dataset(grid: Grid, maps: Mapping[str, Array], attrs: Mapping[str, Any]) -> xarray.Dataset:
+class Maps(ABC):
+    """Maps on a grid, (n_y, n_x) each, NaN outside the window, and how they leave."""
+
+    grid: Grid
+
+    @property
+    @abstractmethod
+    def maps(self) -> dict[str, Array]:
+        """The maps by name."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """The unit of their values."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each cell inside the window: its centre, its area, and what the maps say of it."""
+        inside = self.grid.inside
+        nodes = self.grid.nodes[inside]
+        columns = {"x": nodes[:, 0], "y": nodes[:, 1], "area": self.grid.exposure[inside]}
+        return pd.DataFrame(columns | {name: values[inside] for name, values in self.maps.items()})
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return a dataset over x and y, with its units named and the CRS where rioxarray looks for it."""
+        return dataset(self.grid, self.maps, self.unit)
+
+    def to_geopandas(self) -> geopandas.GeoDataFrame:
+        """Return the cells as polygons, cut to the window, with what the maps say of them."""
+        return cells(self.grid, self.maps)
+
+    def write(self, path: str | Path) -> Path:
+        """Write the maps for a GIS: a GeoTIFF (``.tif``) with a band for each, or cells as GeoJSON (``.geojson``)."""
+        path = Path(path)
+        if path.suffix.lower() in _TIFF:
+            return write_atomically(path, geotiff(self.grid, self.maps))
+        if path.suffix.lower() in (".geojson", ".json"):
+            return write_atomically(path, self.to_geopandas().to_json().encode())
+        raise GPSError(f"{path.name}: maps are written as .tif or .geojson; see to_xarray() and to_frame() for others")
+
+
+def dataset(grid: Grid, maps: Mapping[str, Array], unit: str) -> xarray.Dataset:
     """Return maps (n_y, n_x) with the middles of the cells as coordinates; the CRS is where rioxarray looks for it."""
     with needs("geo", "to_xarray"):
         import xarray
-    (x, y), unit = ((edge[1:] + edge[:-1]) / 2.0 for edge in grid.edges), _unit(grid.window)
-    coords: dict[str, Any] = {name: (name, axis, {"units": unit}) for name, axis in (("y", y), ("x", x))}
+    x, y = ((edge[1:] + edge[:-1]) / 2.0 for edge in grid.edges)
+    length = {"units": coordinate_unit(grid.window)}
+    coords: dict[str, Any] = {name: (name, axis, length) for name, axis in (("y", y), ("x", x))}
     if grid.window.crs is not None:
         with needs("geo", "to_xarray"):
             import pyproj
         coords["spatial_ref"] = ((), 0, pyproj.CRS.from_user_input(grid.window.crs).to_cf())
-    variables = {name: (("y", "x"), values, {"units": f"1 / ({unit})^2"}) for name, values in maps.items()}
-    return xarray.Dataset(variables, coords, dict(attrs))
+    variables = {name: (("y", "x"), values, {"units": unit}) for name, values in maps.items()}
+    return xarray.Dataset(variables, coords)
 
 
 def cells(grid: Grid, columns: Mapping[str, Array]) -> geopandas.GeoDataFrame:
@@ -160,5 +204,6 @@ def cells(grid: Grid, columns: Mapping[str, Array]) -> geopandas.GeoDataFrame:
     return geopandas.GeoDataFrame(held, geometry=boxes, crs=grid.window.crs)
 
 
-def _unit(window: Window) -> str:
+def coordinate_unit(window: Window) -> str:
+    """Return what one unit of the coordinates is, in words."""
     return window.unit if window.multiple == 1.0 else f"{window.multiple:g} {window.unit}"
