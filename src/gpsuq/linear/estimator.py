@@ -35,6 +35,7 @@ from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
 from gpsuq.linear.plots import coefficients
 from gpsuq.linear.sample import LinearSettings
+from gpsuq.plots.diagnostics import observed_and_predicted
 from gpsuq.storage import save
 from gpsuq.tables.streaming import ParquetRows
 
@@ -127,7 +128,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     True
     >>> model.explain_groups(data.X, data.y, np.arange(400) // 4).shape[0]
     100
-    >>> figure = model.plot_coefficients()
+    >>> coefficients, predictions = model.plot(), model.plot(data.X, data.y)
     >>> dict(model.to_datatree()["uq"].sizes)
     {'chain': 4, 'draw': 512, 'coef': 1}
 
@@ -349,9 +350,15 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tree
 
     def plot_coefficients(self, truth: Any = None) -> Figure:
-        """Plot the law of every coefficient with its mean's interval; see :func:`gpsuq.linear.plots`."""
+        """Plot the law of every coefficient, all on one axis; see :func:`gpsuq.linear.plots.coefficients`."""
         check_is_fitted(self)
-        return coefficients(self.draws_["slope"], self._names(), truth=truth)
+        return coefficients(self.draws_["slope"], self._names(), spread=self.fit_.units.spread, truth=truth)
+
+    def plot(self, X: Any = None, y: Any = None) -> Figure:
+        """Plot the coefficients; of rows X and y, what was observed against what is predicted, with 90% intervals."""
+        if X is None:
+            return self.plot_coefficients()
+        return observed_and_predicted(_targets(X, y), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
 
     # --- predictions -------------------------------------------------------------------------------------------------
 
