@@ -28,6 +28,7 @@ from gpsuq.classify.findings import training_findings
 from gpsuq.classify.network import NetworkClassifier
 from gpsuq.classify.plots import reliability_curves, risk_coverage_curves
 from gpsuq.classify.reasons import reasons
+from gpsuq.classify.thresholds import by_threshold
 from gpsuq.core.noise import NoisyNetwork
 from gpsuq.core.numbers import binomial_interval
 from gpsuq.core.summaries import largest
@@ -147,7 +148,7 @@ def classifier_checks(
         "by_class": frame_as_json(_by_class(verdicts, errors)),
         "quality": None if labels is None or errors is None else _quality(verdicts, labels, errors),
         "gallery": _gallery(model, verdicts, labels, errors, X, images),
-        "threshold": _threshold(model, verdicts, errors),
+        "threshold": by_threshold(verdicts.uqc.max(1), errors, model.certain_above_),
         "labels": None if labels is None else np.bincount(labels, minlength=len(verdicts.classes)).tolist(),
         "columns": _columns(model, X),
     }
@@ -285,21 +286,6 @@ def _quality_blocks(quality: Mapping[str, Any]) -> list[Block]:
             "On the diagonal, a stated probability is how often the prediction is right.",
         ),
     ]
-
-
-def _threshold(model: NetworkClassifier, verdicts: ClassUncertainty, errors: Flags | None) -> dict[str, Any]:
-    """Return how many observations are certain, and how many of these are wrong, by one threshold for all classes."""
-    best, used = verdicts.uqc.max(1), np.asarray(model.certain_above_, dtype=float)
-    in_use = [float(used)] if used.ndim == 0 else []
-    grid = np.concatenate([np.linspace(0.0, 0.99, 100), np.quantile(best, np.linspace(0.0, 1.0, 101)), in_use])
-    above = [float(value) for value in np.unique(grid.round(4)) if (best > value).any()]
-    return {
-        "above": above,
-        "certain": [int((best > value).sum()) for value in above],
-        "wrong": None if errors is None else [int(errors[best > value].sum()) for value in above],
-        "n": len(verdicts),
-        "in_use": in_use[0] if in_use else None,
-    }
 
 
 def _by_class(verdicts: ClassUncertainty, errors: Flags | None) -> pd.DataFrame:

@@ -36,6 +36,7 @@ from gpsuq.linear.fit import LinearFit, fit_linear
 from gpsuq.linear.plots import coefficients
 from gpsuq.linear.sample import LinearSettings
 from gpsuq.plots.diagnostics import observed_and_predicted
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
 from gpsuq.tables.streaming import ParquetRows
 
@@ -53,7 +54,7 @@ _SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no 
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 
-class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Linear regression y_i = intercept + x_i' theta_i + e_i with a *law* of coefficients instead of one vector.
 
     :math:`(\theta_i, \sigma_i) = G(Z_i)` with :math:`Z_i \sim N(0, I)`. Where a test finds no difference between rows,
@@ -359,6 +360,10 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if X is None:
             return self.plot_coefficients()
         return observed_and_predicted(_targets(X, y), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+
+    def _compact(self) -> str:
+        columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd"]
+        return compact(type(self).__name__, self.verdict(), self.findings_, self.summary()[columns])
 
     # --- predictions -------------------------------------------------------------------------------------------------
 
