@@ -9,7 +9,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -28,13 +28,15 @@ from gpsuq.classify.decisions import (
     assess,
     combined_criterion,
     joined,
+    threshold_in_words,
     wrong,
 )
 from gpsuq.classify.findings import training_findings
 from gpsuq.classify.inputs import Mapped, is_loader, labels_of, takes_integers, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
+from gpsuq.classify.plots import threshold_curves
 from gpsuq.classify.sequential import MeanTest, SequentialTest, draws_in_looks
-from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
+from gpsuq.classify.thresholds import by_threshold, threshold_for_coverage, threshold_for_error, thresholds_by_class
 from gpsuq.core.noise import Seen
 from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import seed_from, seeded, unmoved
@@ -47,8 +49,12 @@ from gpsuq.engine.progress import counting_bar, training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
 from gpsuq.engine.sources import ArrayBatches, Batches, LoaderBatches
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, listed
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -61,7 +67,7 @@ _FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of
 _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
 
-class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A network whose class probabilities have draws; subclasses say what is trained, and what a draw is.
 
     Examples
@@ -476,6 +482,19 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         else:
             self.certain_above_ = threshold(np.ones(len(best), dtype=bool))
         return self
+
+    def plot(self, X: Any, y: Any = None) -> Figure:
+        """Plot the share of observations that is certain by the threshold, and with labels how often that is wrong."""
+        verdicts = self.uncertainty(X)
+        errors = None if y is None else self._wrong(verdicts, y)
+        return threshold_curves(by_threshold(verdicts.uqc.max(1), errors, self.certain_above_))
+
+    def _compact(self) -> str:
+        above = threshold_in_words(self.certain_above_)
+        lead = f"Certain where a class has a probability above {above} in {1 - self.uqc_level_:.0%} of the draws."
+        if self._strangeness_weight is not None:
+            lead = f"Certain where the probability of a class and of being no stranger is above {above}."
+        return compact(f"{type(self).__name__} of {listed(self.classes_)}", lead, self.findings_)
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the classifier into a directory that :func:`gpsuq.load` reads.

@@ -34,6 +34,7 @@ from gpsuq.poisson.intensity import IntensitySurface
 from gpsuq.poisson.plots import intensity
 from gpsuq.poisson.regions import read_regions
 from gpsuq.poisson.risk import RelativeRisk, marks_inside, risk_of_types
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.spatial.foreign import plain_points
 from gpsuq.spatial.grids import TILE, Grid, cells_for
 from gpsuq.spatial.intensity import IntensityModel
@@ -53,7 +54,7 @@ _NUMBERS = 1 << 24  # held at once
 _LEAVES = 1e-6  # share of a region outside the window above which it is not a rounding error
 
 
-class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
+class GPSPoissonProcess(IntensityModel, InNotebooks, BaseEstimator):  # type: ignore[misc]
     r"""Poisson process with :math:`\log \lambda(s) = G(s, Z)`: a *law* of intensity surfaces instead of one surface.
 
     The generator is trained so that counts in cells, and in square blocks of cells at several scales with one Z per
@@ -416,6 +417,10 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         """Plot the points, the mean surface and its relative uncertainty; see :func:`gpsuq.poisson.plots.intensity`."""
         check_is_fitted(self)
         return intensity(self.surface(), max(self.points_, key=len))
+
+    def _compact(self) -> str:
+        lead = f"{sum(map(len, self.points_)):,} points; {self.integral():,.1f} are expected of a new pattern."
+        return compact(type(self).__name__, lead, self.findings_)
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 
