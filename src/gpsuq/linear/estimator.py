@@ -319,7 +319,11 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if coverage not in self._summaries:  # of thousands of coefficients it takes seconds
             columns = dict(zip(self._names(), np.moveaxis(self.draws_["slope"], 2, 0), strict=True))
             columns |= {name: self.draws_[name] for name in ("intercept", "sigma")}
-            table = summary_table(columns, coverage, reweighted=self.fit_.reweighted, positive={"sigma"})
+            found = self.fit_.units.parameters(self.fit_.centers, np.zeros(len(self.fit_.centers)))
+            centers = dict(zip(self._names(), found["slope"].T, strict=True)) | {"intercept": found["intercept"]}
+            table = summary_table(
+                columns, coverage, reweighted=self.fit_.reweighted, positive={"sigma"}, centers=centers
+            )
             self._summaries[coverage] = table
         return self._summaries[coverage].copy()
 
