@@ -31,7 +31,7 @@ browser:
 	  echo "Chromium is not here and could not be installed: the report's browser tests will be skipped"
 
 test: $(INSTALLED) browser
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

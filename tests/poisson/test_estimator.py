@@ -389,7 +389,7 @@ def test_patterns_are_taken_as_such(points):
 def test_missing_covariates_are_named(points):
     axis = np.linspace(0, 1, 5)
     values = np.tile(axis, (5, 1))
-    values[2, 2] = np.nan
+    values[2:4, 2:4] = np.nan  # between fewer, what is known is taken
     with pytest.raises(GPSError, match="'x' is missing inside the window, near"):
         GPSPoissonProcess(**QUICK).fit(points, SQUARE, covariates=[CovariateGrid("x", axis, axis, values)])
 

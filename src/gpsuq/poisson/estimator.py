@@ -32,10 +32,13 @@ from gpsuq.poisson.findings import findings
 from gpsuq.poisson.fit import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
 from gpsuq.poisson.intensity import IntensitySurface
 from gpsuq.poisson.plots import intensity
-from gpsuq.spatial.covariates import CovariateGrid
+from gpsuq.poisson.regions import read_regions
+from gpsuq.poisson.risk import RelativeRisk, marks_inside, risk_of_types
+from gpsuq.spatial.foreign import plain_points
 from gpsuq.spatial.grids import TILE, Grid, cells_for
 from gpsuq.spatial.intensity import IntensityModel
-from gpsuq.spatial.patterns import PointPattern, point_pattern, points_inside
+from gpsuq.spatial.patterns import PointPattern, point_pattern, points_inside, window_of
+from gpsuq.spatial.rasters import as_covariates
 from gpsuq.spatial.simulation import Intensity, bound_from, bound_places, simulate_poisson
 from gpsuq.spatial.statistics import Envelope, l_envelope
 from gpsuq.spatial.windows import Array, Window, as_window
@@ -92,6 +95,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         The frequency in use, and the scores it was chosen by (None where none were).
     spread_, spread_path_
         Whether the learned spread of Z is kept (1) or given up (0), and the scores of parts of it that decided.
+    marks_
+        The types of the points of every replicate, or None.
     findings_
         What to be careful about: each with a ``code`` and a ``message``.
 
@@ -177,7 +182,8 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         points: Any,
         window: Any,
         *,
-        covariates: Sequence[CovariateGrid] = (),
+        covariates: Any = (),
+        marks: Any = None,
         checkpoint: str | Path | None = None,
     ) -> GPSPoissonProcess:
         """Fit the law of the intensity.
@@ -185,34 +191,41 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         points
-            Coordinates (n, 2) or a :class:`~gpsuq.spatial.PointPattern`; or a list of them, replicates of one process
-            in the same window.
+            Coordinates (n, 2), points of GeoPandas or pointpats, or a :class:`~gpsuq.spatial.PointPattern`; or a list
+            of them, replicates of one process in the same window.
         window
-            Where points were looked for: (x_min, x_max, y_min, y_max), a shapely polygon, a
+            Where points were looked for: (x_min, x_max, y_min, y_max), polygons of shapely or GeoPandas, a
             :class:`~gpsuq.spatial.Window`, or a file that :func:`~gpsuq.spatial.read_window` reads.
         covariates
-            Grids of covariates that cover the window.
+            Grids that cover the window: a list, or a mapping from names, of :class:`~gpsuq.spatial.CovariateGrid`,
+            ``xarray.DataArray``, files (GeoTIFF or CSV), or arrays (see :func:`gpsuq.spatial.rasters.as_covariates`).
+        marks
+            The type of each point (of replicates, a list of such), or of GeoPandas the name of its column. The
+            intensity is that of all points; :meth:`relative_risk` tells where each type is more likely.
         checkpoint
             Directory to keep the training in; a fit that was stopped goes on from there, bit for bit.
         """
         settings = self._settings()
-        window = as_window(window)
-        given = _replicates(points)
+        replicates, window = _replicates(points), as_window(window)
+        for replicate in replicates:
+            window = window_of(replicate, window)
+        given = [np.empty((0, 2)) if np.size(one) == 0 else one for one in map(plain_points, replicates)]
         patterns = [point_pattern(pattern, window, outside=self.outside, least=0).points for pattern in given]
+        types = None if marks is None else marks_inside(replicates, marks, window)
         n_points = sum(map(len, patterns))
         if n_points == 0:
             raise GPSError("there are no points")
         if n_points == 1:
             raise GPSError("one point is too few: at least 2 are needed to say anything about an intensity")
-        for covariate in covariates:
-            covariate.check_covers(window)
+        grids = as_covariates(covariates, window)
         n_cells = cells_for(n_points // len(patterns)) if self.n_cells is None else self.n_cells
         grid = Grid.with_cells(window, n_cells)
         with resumable(None if checkpoint is None else Path(checkpoint), keep=True):
-            fit = fit_poisson(grid, list(covariates), patterns, settings)
+            fit = fit_poisson(grid, grids, patterns, settings)
         n_outside = sum(map(len, given)) - n_points
         found = findings(grid, patterns, n_outside, fit.surfaces(grid.nodes[grid.inside]).estimation)
         self._set_fit(fit, grid, patterns, settings.seed, n_outside, found)
+        self.marks_ = types
         return self
 
     def _settings(self) -> PoissonSettings:
@@ -282,13 +295,11 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         regions
-            One region or a list: anything that can be a window.
+            One region or a list: anything that can be a window. Of GeoPandas, every row is a region.
         """
         check_is_fitted(self)
         tail = (1.0 - check_coverage(coverage)) / 2.0
-        single = isinstance(regions, (Window, str, Path, dict)) or hasattr(regions, "geom_type")
-        single = single or (len(regions) == 4 and all(isinstance(value, Real) for value in regions))
-        shapes = [as_window(region) for region in ([regions] if single else regions)]
+        shapes, names = read_regions(regions, self.window_)
         nodes, noise = self.grid_.nodes[self.grid_.inside], self._even_noise()
         rates, n_leaving = np.zeros((_DRAWS, len(shapes))), 0
         for number, region in enumerate(shapes):
@@ -312,7 +323,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
         columns = {"mean": rates.mean(0), "mean_lower": lower, "mean_upper": upper}
         columns |= {"count_lower": counts[:, 0], "count_upper": counts[:, 1]}
-        return pd.DataFrame(columns | {"trained": trained})
+        return pd.DataFrame(columns | {"trained": trained}, index=names)
 
     def block_counts(self, side: int = TILE) -> tuple[Array, NDArray[np.int64]]:
         """Return draws of the expected count in blocks of ``side`` x ``side`` cells, and the points counted there.
@@ -330,6 +341,14 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
             rates += draws @ areas[part]
         counts = np.stack([grid.counts(pattern)[grid.inside] for pattern in self.points_])
         return rates, np.stack([np.bincount(block, one, len(names)) for one in counts]).astype(np.int64)
+
+    def relative_risk(self, coverage: float = 0.95) -> RelativeRisk:
+        """Return where each type of point is more or less likely; see :func:`gpsuq.poisson.risk.relative_risk`."""
+        check_is_fitted(self)
+        if self.marks_ is None:
+            raise GPSError("there are no types to compare: pass the type of each point, fit(points, window, marks=...)")
+        pattern = PointPattern(np.concatenate(self.points_), self.window_)
+        return risk_of_types(pattern, np.concatenate(self.marks_), coverage, random_state=self.seed_)
 
     # --- simulation and checks ---------------------------------------------------------------------------------------
 
@@ -439,9 +458,5 @@ def _fits(region: Window, width: float, height: float) -> bool:
 
 def _replicates(points: Any) -> list[Any]:
     """Read one pattern or a list of them."""
-    if isinstance(points, PointPattern):
-        return [points.points]
-    if isinstance(points, (list, tuple)) and any(isinstance(item, PointPattern) for item in points):
-        return [item.points if isinstance(item, PointPattern) else item for item in points]
-    several = isinstance(points, (list, tuple)) and any(np.ndim(item) == 2 for item in points)
-    return [np.empty((0, 2)) if np.size(item) == 0 else item for item in (points if several else [points])]
+    several = isinstance(points, (list, tuple)) and any(np.ndim(plain_points(item)) == 2 for item in points)
+    return list(points) if several else [points]

@@ -31,6 +31,7 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
         "grid": [grid.n_x, grid.n_y],
         "points": [len(pattern) for pattern in estimator.points_],
         "n_outside": estimator.n_outside_,
+        "marks": None if estimator.marks_ is None else [types.tolist() for types in estimator.marks_],
         "length": locations.length,
         "covariates": [covariate.name for covariate in locations.covariates],
         "frequency": fit.frequency,
@@ -66,6 +67,9 @@ def check(config: dict[str, Any], shapes: Shapes) -> None:
         raise ValueError("covariates must be names")
     if shapes["points"] != (sum(counts(config["points"], "points")), 2):
         raise ValueError("the numbers of points do not agree")
+    marks = config.get("marks")
+    if marks is not None and [len(types) for types in marks] != config["points"]:
+        raise ValueError("the numbers of points and marks do not agree")
     (n_chains,) = shapes["level"]
     if n_chains < 2:
         raise ValueError("a model needs chains")
@@ -80,12 +84,12 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     estimator = GPSPoissonProcess(**params | {"hidden": tuple(params["hidden"])})  # JSON has no tuples
     check_parameters(estimator)
     settings = estimator._settings()
-    covariates = tuple(
-        CovariateGrid(name, *(tensors[f"covariate/{place}/{part}"].numpy() for part in ("x", "y", "values")))
-        for place, name in enumerate(config["covariates"])
-    )
+    covariates = []
+    for place, name in enumerate(config["covariates"]):
+        x, y, values = (tensors[f"covariate/{place}/{part}"].numpy() for part in ("x", "y", "values"))
+        covariates.append(CovariateGrid(name, x, y, values))
     center, *scaling = (tensors[name].numpy() for name in ("center", "covariate_center", "covariate_scale"))
-    locations = Locations(center, config["length"], covariates, *scaling)
+    locations = Locations(center, config["length"], tuple(covariates), *scaling)
     level, stretch = tensors["level"].numpy(), float(config["stretch"])
     path, frequency = config["smoothness_path"], float(config["frequency"])
     frequencies = (frequency,) * len(level)
@@ -98,4 +102,6 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     grid = Grid(window_from_json(config["window"]), *config["grid"])
     patterns = np.split(tensors["points"].numpy(), np.cumsum(config["points"])[:-1])
     estimator._set_fit(fit, grid, patterns, settings.seed, config.get("n_outside", 0), findings(config))
+    marks = config.get("marks")
+    estimator.marks_ = None if marks is None else [np.array(types, dtype=np.str_) for types in marks]
     return estimator

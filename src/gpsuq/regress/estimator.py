@@ -47,6 +47,7 @@ from gpsuq.regress.left_out import judges
 from gpsuq.regress.network import Tabular
 from gpsuq.regress.stacking import absolute_mean
 from gpsuq.storage import save
+from gpsuq.tables.frames import identifiers, in_kind
 
 DEFAULT_STEPS = 1500
 OUTLIER = 5.0
@@ -200,7 +201,8 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X
             A table (n, p) of pandas', polars' or NumPy's. Numbers may be missing, and columns may hold text: the 50
-            most frequent values of each are told apart.
+            most frequent values of each are told apart. Dates count as days, and by their place in the year, the week
+            and the day where the rows cover two of these at least.
         y
             Outcomes, (n,) or (n, outputs).
         sample_weight
@@ -260,11 +262,13 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 forest=self.network is None and not self._several and family.name in _NORMAL_NAMES,
             )
         fit.rows = numbers[~apart][fit.rows]
+        fit.findings.extend(identifiers(frame))
         self._set_fit(fit)
         if apart.any():
             self.calibrate(frame[apart], targets[apart] if self._several else targets[apart, 0])
         for finding in self.findings_:
-            warnings.warn(finding.message, GPSWarning, stacklevel=3)
+            if finding.code != "identifier":
+                warnings.warn(finding.message, GPSWarning, stacklevel=3)
         return self
 
     def _learn_names(self, X: Any) -> pd.DataFrame:
@@ -331,6 +335,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inside = np.exp(fit.center[output] + fit.scale[output] * mean + 0.5 * np.square(spread))
         return np.asarray(inside @ fit.weights)
 
+    @in_kind
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
         """Return quantiles of new observations, one column per level (per output and level, of several outputs)."""
         levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
@@ -351,6 +356,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns = pd.MultiIndex.from_product([range(fit.n_outputs), names]) if self._several else list(names)
         return pd.DataFrame(np.concatenate(parts), columns=columns, index=_index(X))
 
+    @in_kind
     def predict_interval(self, X: Any, coverage: float = 0.95, *, groups: Any = None) -> pd.DataFrame:
         """Return an interval for new observations, in columns ``lower`` and ``upper``.
 
@@ -451,6 +457,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         scale, center = self.fit_.scale, self.fit_.center
         return values * scale + center if name == "loc" else values * scale if name == "scale" else values
 
+    @in_kind
     def uncertainty(self, X: Any, *, by: Literal["variance", "score"] = "variance") -> pd.DataFrame:
         """Return how uncertain a new observation is at every row: ``total`` = ``aleatoric`` + ``epistemic``.
 
@@ -496,6 +503,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             within += 0.5 * weight[each] * (apart[:, same] @ torch.from_numpy(weight[same])) / share[chain[each]]
         return total.numpy(), within.numpy()
 
+    @in_kind
     def explain_rows(self, X: Any, y: Any, *, fitted: bool = False) -> pd.DataFrame:
         r"""Explain for each observation which parameters it speaks for.
 

@@ -20,6 +20,7 @@ PIECES_COVERAGE = 0.9
 MOST_PARAMETERS = 40
 _COVERAGES = (0.5, 0.8, 0.9, 0.95)
 _OFF = 0.05
+_NOTHING = "Nothing to be careful about was found."
 _CHANCE = 2.58  # standard errors that chance explains in 99 of 100 cases
 
 
@@ -101,31 +102,53 @@ def randomised(below: NDArray[np.floating], at_most: NDArray[np.floating]) -> ND
     return chosen
 
 
-def calibration_blocks(found: Mapping[str, Any], what: str, *, advice: str) -> list[Block]:
-    """Show what :func:`calibration` found for ``what`` ("rows"), with ``advice`` where intervals are too narrow."""
+def calibration_verdict(found: Mapping[str, Any], what: str, *, advice: str) -> Text:
+    """Say whether intervals hold what they should of ``what`` ("rows"), with ``advice`` where they are too narrow."""
     n = sum(found["pit"])
     coverage = {float(level): share for level, share in found["coverage"].items()}
     off = {level: abs(share - level) for level, share in coverage.items()}
     wrong = [c for c in coverage if off[c] > max(_OFF, _CHANCE * math.sqrt(c * (1.0 - c) / n))]
     if not wrong:
-        verdict = f"Prediction intervals hold as many {what} as they should, as far as {n:,} can tell."
-    elif all(coverage[level] > level for level in wrong):
-        verdict = (
+        said = f"Prediction intervals hold as many {what} as they should, as far as {n:,} can tell."
+        return Text(said, "good")
+    if all(coverage[level] > level for level in wrong):
+        said = (
             f"Prediction intervals are wider than these {what} need: they hold up to {max(off.values()):.0%} more of "
             "them than they should. Little is known for sure; more data narrow them."
         )
-    else:
-        verdict = f"Prediction intervals miss their coverage by up to {max(off.values()):.0%}. {advice}"
-    shown = pd.DataFrame({"inside": {f"{level:.0%}": f"{share:.1%}" for level, share in coverage.items()}})
+        return Text(said, "advice")
+    return Text(f"Prediction intervals miss their coverage by up to {max(off.values()):.0%}. {advice}", "advice")
+
+
+def calibration_blocks(found: Mapping[str, Any], what: str, *, advice: str) -> list[Block]:
+    """Show what :func:`calibration` found for ``what``, after its verdict."""
+    coverage = {f"{float(level):.0%}": f"{share:.1%}" for level, share in found["coverage"].items()}
     return [
-        Text(verdict, "advice" if wrong else "good"),
+        calibration_verdict(found, what, advice=advice),
         Picture(
             pit_histogram(found["pit"], what),
             "Histogram of the probability of at most y",
             "Flat where the predictive is right; a hump means intervals that are too wide, a bowl too narrow.",
         ),
-        Table(shown.rename_axis("prediction interval"), f"Share of the {what} inside"),
+        Table(pd.DataFrame({"inside": coverage}).rename_axis("prediction interval"), f"Share of the {what} inside"),
     ]
+
+
+def trust(findings: Sequence[Finding], *judged: Text) -> list[Text]:
+    """Return what a page says first of whether to trust a fit: what to be careful about, then what is well.
+
+    That there is nothing to be careful about is said only where neither a finding nor a check says otherwise.
+
+    >>> from gpsuq.reports.blocks import trust
+    >>> from gpsuq.reports.page import Text
+    >>> [text.text for text in trust([], Text("Intervals are too narrow.", "advice"))]
+    ['Intervals are too narrow.']
+    >>> [text.kind for text in trust([])]
+    ['good']
+    """
+    careful = [*finding_texts(findings), *(text for text in judged if text.kind == "advice")]
+    well = [text for text in judged if text.kind == "good"]
+    return [*careful, *well] or [Text(_NOTHING, "good")]
 
 
 def row_names(index: pd.Index) -> pd.Index:
@@ -139,8 +162,11 @@ def column_table(table: pd.DataFrame) -> pd.DataFrame:
     return described.rename(columns={"50%": "median", "std": "sd"}).rename_axis("column")
 
 
-def finding_blocks(findings: Sequence[Finding]) -> list[Block]:
-    """Show what the diagnostics found."""
-    if not findings:
-        return [Text("Nothing to be careful about was found.", "good")]
+def finding_texts(findings: Sequence[Finding]) -> list[Text]:
+    """Return what the diagnostics found, a text for each."""
     return [Text(f"{finding.message[:1].upper()}{finding.message[1:]}.", "advice") for finding in findings]
+
+
+def finding_blocks(findings: Sequence[Finding]) -> list[Block]:
+    """Show what the diagnostics found, or that it was nothing."""
+    return [*finding_texts(findings)] or [Text(_NOTHING, "good")]
