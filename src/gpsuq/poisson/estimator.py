@@ -27,6 +27,7 @@ from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.progress import counting_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.poisson.diagnostics import Diagnosed
 from gpsuq.poisson.findings import findings
 from gpsuq.poisson.fit import PoissonSettings, fit_poisson
 from gpsuq.poisson.intensity import IntensitySurface
@@ -34,6 +35,7 @@ from gpsuq.poisson.law import PoissonFit, SurfaceNoise
 from gpsuq.poisson.plots import intensity
 from gpsuq.poisson.regions import read_regions
 from gpsuq.poisson.risk import RelativeRisk, marks_inside, risk_of_types
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.spatial.foreign import plain_points
 from gpsuq.spatial.grids import TILE, Grid, cells_for
 from gpsuq.spatial.intensity import IntensityModel
@@ -53,7 +55,7 @@ _NUMBERS = 1 << 24  # held at once
 _LEAVES = 1e-6  # share of a region outside the window above which it is not a rounding error
 
 
-class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
+class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator):  # type: ignore[misc]
     r"""Poisson process with :math:`\log \lambda(s) = G(s, Z)`: a *law* of intensity surfaces instead of one surface.
 
     The generator is trained so that counts in cells, and in square blocks of cells at several scales with one Z per
@@ -131,6 +133,17 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
     (3, True)
     >>> bool(model.log_likelihood(points) > 3.0)  # per point, higher is better
     True
+
+    Where the fit misses points, along what, and whether they attract each other:
+
+    >>> model.residuals().z.shape, bool(model.quadrat_test().p_value > 0.001)
+    ((64, 64), True)
+    >>> list(model.lurking("x")), list(model.covariate_curve("x"))
+    (['value', 'residual', 'lower', 'upper'], ['value', 'ratio', 'lower', 'upper'])
+    >>> 0 < model.second_order("pcf", n_simulations=19).p_value <= 1
+    True
+    >>> model.cross_validate(n_splits=2).columns.tolist()
+    ['gps', 'kernel', 'constant']
 
     A fit on a finer grid says whether the grid matters:
 
@@ -417,6 +430,10 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         """Plot the points, the mean surface and its relative uncertainty; see :func:`gpsuq.poisson.plots.intensity`."""
         check_is_fitted(self)
         return intensity(self.surface(), max(self.points_, key=len))
+
+    def _compact(self) -> str:
+        lead = f"{sum(map(len, self.points_)):,} points; {self.integral():,.1f} are expected of a new pattern."
+        return compact(type(self).__name__, lead, self.findings_)
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 
