@@ -7,7 +7,6 @@ import pytest
 
 from gpsuq import GPSLinearRegression, GPSWarning
 from gpsuq.linear import units
-from gpsuq.linear.findings import _identifiers
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -91,11 +90,3 @@ def test_messages_name_some_of_many_columns():
     X = np.tile(rng.normal(size=(60, 2)), 30)
     with pytest.warns(GPSWarning, match=r"columns x0, .*, x19 and 40 more depend on each other"):
         model.fit(X, X[:, -1] + 0.1 * rng.normal(size=60))
-
-
-def test_many_identifiers_are_one_finding():
-    found = [finding.message for finding in _identifiers([f"gene{number}" for number in range(1000)])]
-    assert len(found) == 6
-    assert found[0].startswith("column gene0 has a different whole number in every row")
-    assert "gene24 and 975 more have different whole numbers" in found[-1]
-    assert len(_identifiers(["id"])) == 1

@@ -31,12 +31,13 @@ from gpsuq.classify.decisions import (
     threshold_in_words,
     wrong,
 )
-from gpsuq.classify.findings import training_findings
-from gpsuq.classify.inputs import Mapped, is_loader, labels_of, warn_of_lost_digits
+from gpsuq.classify.findings import Trained, setup_findings, training_findings
+from gpsuq.classify.inputs import Mapped, is_loader, labels_of, takes_integers, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
 from gpsuq.classify.plots import threshold_curves
 from gpsuq.classify.sequential import MeanTest, SequentialTest, draws_in_looks
 from gpsuq.classify.thresholds import by_threshold, threshold_for_coverage, threshold_for_error, thresholds_by_class
+from gpsuq.core.noise import Seen
 from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import seed_from, seeded, unmoved
 from gpsuq.engine.diagnostics import Finding
@@ -47,7 +48,7 @@ from gpsuq.engine.networks import Loss, NetworkTraining
 from gpsuq.engine.progress import counting_bar, training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
-from gpsuq.engine.sources import ArrayBatches, Batches, LoaderBatches
+from gpsuq.engine.sources import ArrayBatches, Batches, Labelled, LoaderBatches
 from gpsuq.errors import GPSError, listed
 from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
@@ -58,8 +59,12 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
+_Seen = tuple[Seen | None, ...]
+"""By each network of a classifier that has noise."""
+
 DEFAULT_DRAWS = 200
 _FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of its features
+_FINDING_DRAWS = 20
 _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
 
@@ -95,6 +100,7 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
     }
     _most_draws: float = math.inf
     _temperature: float = 1.0
+    integers_: bool = False
     _strangeness_weight: float | None = None
     network_: nn.Module
     certain_above_: Threshold
@@ -124,9 +130,9 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         """Return the logits of the draws with these numbers, (n, draw, class); the same at every call."""
 
-    def _passed(self, x: Tensor, draws: slice) -> tuple[Tensor, Tensor | None]:
-        """Return those logits, and how strange observations are (n,), where the classifier knows that."""
-        return self._logits(x, draws), None
+    def _passed(self, x: Tensor, draws: slice, seen: _Seen = ()) -> tuple[Tensor, _Seen]:
+        """Return those logits, and what networks made of x before their noise; a later call need not do so again."""
+        return self._logits(x, draws), ()
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -155,7 +161,7 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         """
         seed = seed_from(self.random_state)
         recipe = Recipe() if self.recipe is None else self.recipe
-        batches, example = self._batches(X, y, classes, augment, recipe, seed)
+        batches, example, counts = self._batches(X, y, classes, augment, recipe, seed)
         with seeded(seed, "init"):
             initial = self._initial(example)
             network = self._made(initial, like_weights(initial, example[:_SOME]))
@@ -166,7 +172,16 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         with training_bar(self.progress) as advance:
             train(training, fabric, checkpoint=None if checkpoint is None else Path(checkpoint), on_step=advance)
         self._keep(network, training.losses_of_epochs, training.seconds, seed)
+        with seeded(seed, "findings"):
+            self.findings_ += setup_findings(self._trained(network, next(batches.epoch(0)), counts))
         return self
+
+    def _trained(self, network: nn.Module, some: Labelled, counts: NDArray[np.intp]) -> Trained:
+        """Return what the network makes of a batch."""
+        draws = slice(0, self._available(_FINDING_DRAWS))
+        with torch.no_grad():
+            logits = self._logits(some.x, draws).float().cpu()
+        return Trained(network, some.x, some.y, logits, self.classes_, counts)
 
     def _keep(self, network: nn.Module, losses: list[float], seconds: float, seed: int) -> None:
         self.network_, self.losses_, self.seconds_, self.seed_ = network, losses, seconds, seed
@@ -206,8 +221,8 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
 
     def _batches(
         self, X: Any, y: Any, classes: ArrayLike | None, augment: Any, recipe: Recipe, seed: int
-    ) -> tuple[Batches, Tensor]:
-        """Check the data and learn the classes; return batches, and some inputs as an example."""
+    ) -> tuple[Batches, Tensor, NDArray[np.intp]]:
+        """Check the data and learn the classes; return batches, some inputs as an example, and counts of classes."""
         if y is None and is_loader(X):
             if augment is not None:
                 raise GPSError("augment is for arrays; let the dataset of your DataLoader augment")
@@ -216,10 +231,14 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         x = self._inputs(X, reset=True)
         labels = labels_of(y, len(x))
         self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
-        batches = ArrayBatches(x, torch.from_numpy(self._encoded(labels)), recipe.batch_size, seed, augment)
-        return batches, x if isinstance(x, Tensor) else x[:_SOME]
+        encoded = self._encoded(labels)
+        batches = ArrayBatches(x, torch.from_numpy(encoded), recipe.batch_size, seed, augment)
+        example = x if isinstance(x, Tensor) else x[:_SOME]
+        return batches, example, np.bincount(encoded, minlength=len(self.classes_))
 
-    def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None, seed: int) -> tuple[Batches, Tensor]:
+    def _loader_batches(
+        self, loader: Iterable[Any], classes: ArrayLike | None, seed: int
+    ) -> tuple[Batches, Tensor, NDArray[np.intp]]:
         """Pass through a loader once: check it, learn its classes, count its batches."""
         example, found, seen = None, [], hashlib.blake2b(digest_size=16)
         for number, item in enumerate(loader):
@@ -229,8 +248,9 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
             if not bool(torch.isfinite(x).all()):
                 raise GPSError(f"batch {number} of the DataLoader has NaN or infinite values in its inputs")
             if example is None:
+                self._learn_type(x[:_FEW])
                 warn_of_lost_digits(x, None)
-                example = x.float()
+                example = x.to(self._input_type)
             found.append(labels_of(y, len(x)))
             seen.update(fingerprint((x, found[-1])).encode())
         if example is None:
@@ -242,7 +262,20 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         n_batches = sum(len(labels) > 1 for labels in found)
         # What a loader changes at random, by numbers that torch does not seed, cannot tell data from others.
         digest = f"{seen.hexdigest()} in {counts}" if _repeats(loader, example, seed) else f"{counts}"
-        return LoaderBatches(loader, lambda y: torch.from_numpy(self.encoded(y)), n_batches, digest, seed), example
+
+        def encode(y: Any) -> Tensor:
+            return torch.from_numpy(self._encoded(labels_of(y, len(y))))
+
+        of_classes = np.bincount(self._encoded(np.concatenate(found)), minlength=len(self.classes_))
+        return LoaderBatches(loader, encode, n_batches, digest, seed, self._input_type), example, of_classes
+
+    def _learn_type(self, few: Any) -> None:
+        """Learn from some inputs whether the network takes integers."""
+        self.integers_ = takes_integers(self.network, torch.as_tensor(few))
+
+    @property
+    def _input_type(self) -> torch.dtype:
+        return torch.int64 if self.integers_ else torch.float32
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
@@ -263,7 +296,8 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor | Mapped:
         """Check inputs (n, ...), or those of a ``DataLoader``, and return them as a tensor of floats.
 
-        An array of images in a file (``numpy.memmap``) stays there.
+        Integers stay what they are for a network that takes nothing else. An array of images in a file
+        (``numpy.memmap``) stays there.
         """
         if is_loader(X):
             with unmoved():  # a DataLoader draws a seed even where it does not shuffle
@@ -272,21 +306,27 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
             X = X.detach().cpu().numpy()
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
+        if reset:
+            few = np.array(X[:_FEW]) if isinstance(X, np.ndarray) or hasattr(X, "iloc") else np.zeros(1)
+            self._learn_type(few if few.dtype.kind in "iu" else np.zeros(1))
+        dtype: type[np.generic] = np.int64 if self.integers_ else np.float32
         if X.ndim <= 2:
-            table = X
-            X = validated(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
+            table, kind = X, None if self.integers_ else dtype
+            X = validated(self, X, reset=reset, dtype=kind, accept_sparse=False, ensure_min_samples=1)
             if reset:
                 warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
         array = np.asarray(X)
         if array.dtype.kind not in "biuf":
             raise GPSError(f"X must hold numbers, got {array.dtype}")
+        if self.integers_ and array.dtype.kind not in "iu":
+            raise GPSError(f"X must hold integers, as the network takes nothing else, got {array.dtype}")
         if len(array) == 0:
             raise GPSError("X holds no observations")
         result: Tensor | Mapped
         if isinstance(X, np.memmap):
-            result = Mapped(X)
+            result = Mapped(X, dtype)
         else:
-            array = np.array(array, dtype=np.float32)  # a copy: the user's may be read-only
+            array = np.array(array, dtype=dtype)  # a copy: the user's may be read-only
             check_finite_rows("X", array.reshape(len(array), -1))
             result = torch.from_numpy(array)
         shape = array.shape[1:]
@@ -348,17 +388,19 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
 
         def drawn_until_settled(start: int, part: Tensor) -> None:
             waiting = np.arange(len(part))
+            seen: _Seen = ()
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(looks)):
-                fresh, strange = self._probabilities(part[torch.from_numpy(waiting)], draws)
-                samples = np.concatenate([samples, fresh], 1)
+                fresh, seen = self._probabilities(part, draws, seen)
+                samples, strange = np.concatenate([samples, fresh], 1), _strangeness(seen)
                 done = settled(look, samples, strange)
                 if done.any():
                     parts.append(self._assessed(samples[done], None if strange is None else strange[done]))
                     order.append(start + waiting[done])
-                waiting, samples = waiting[~done], samples[~done]
+                waiting, samples, left = waiting[~done], samples[~done], torch.from_numpy(~done)
                 if len(waiting) == 0:
                     break
+                part, seen = part[left], tuple(None if each is None else each[left] for each in seen)
 
         self._in_chunks(self._inputs(X), looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))
@@ -388,7 +430,12 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         """Apply a function to draws of class probabilities and to strangeness, part by part of the observations."""
         draws = slice(0, self._available(n_draws))
         x = self._inputs(X)
-        return self._in_chunks(x, draws.stop, lambda _, part: function(*self._probabilities(part, draws)))
+
+        def drawn(_: int, part: Tensor) -> T:
+            samples, seen = self._probabilities(part, draws)
+            return function(samples, _strangeness(seen))
+
+        return self._in_chunks(x, draws.stop, drawn)
 
     def _available(self, n_draws: int) -> int:
         """Return how many of the draws that were asked for there are."""
@@ -493,21 +540,20 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
             strangeness_weight=self._strangeness_weight,
         )
 
-    def _probabilities(self, x: Tensor, draws: slice) -> tuple[NDArray[np.float32], Array | None]:
-        """Return the class probabilities of some draws, as many of them at once as memory should hold, and strangeness.
+    def _probabilities(self, x: Tensor, draws: slice, seen: _Seen = ()) -> tuple[NDArray[np.float32], _Seen]:
+        """Return the class probabilities of some draws, as many of them at once as memory should hold.
 
-        The latter is (n,), or None where the classifier does not know it.
+        What was seen of x in an earlier call saves to run all before the noise again; it comes back too.
         """
-        step, strange = max(1, _ROWS // len(x)), None
-        parts = []
+        step, parts = max(1, _ROWS // len(x)), []
         with torch.no_grad():
             for start in range(draws.start, draws.stop, step):
-                logits, strange = self._passed(x, slice(start, min(start + step, draws.stop)))
+                logits, seen = self._passed(x, slice(start, min(start + step, draws.stop)), seen)
                 parts.append(torch.softmax(logits.float() / self._temperature, -1).cpu())
         result: NDArray[np.float32] = torch.cat(parts, 1).numpy()
         if not np.isfinite(result).all():
             raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
-        return result, None if strange is None else strange.double().cpu().numpy()
+        return result, seen
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -516,14 +562,22 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         return tags
 
 
+def _strangeness(seen: _Seen) -> Array | None:
+    """Return how strange observations are (n,), the mean over the networks that know."""
+    known = [each.strangeness for each in seen if each is not None and each.strangeness is not None]
+    return torch.stack(known).mean(0).double().cpu().numpy() if known else None
+
+
 def _repeats(loader: Iterable[Any], example: Tensor, seed: int) -> bool:
     """Whether a loader that is opened again with the same seed begins with the same inputs."""
     with seeded(seed, "scan"):
         first = next(iter(loader), None)
-    return first is not None and torch.equal(first[0].float(), example)
+    return first is not None and torch.equal(first[0].to(example.dtype), example)
 
 
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:
-    """Move inputs to the device and floating-point type of the network's weights."""
+    """Move inputs to the device and floating-point type of the network's weights; integers stay integers."""
     weight = next(network.parameters(), None)
-    return x if weight is None else x.to(weight.device, weight.dtype)
+    if weight is None:
+        return x
+    return x.to(weight.device, weight.dtype if x.is_floating_point() else x.dtype)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gpsuq.speaking import (
     DataArgument,
+    DecimalOption,
     DropOption,
     ForceOption,
     JsonOption,
@@ -45,6 +46,7 @@ def fit(
         bool,
         typer.Option("--drop-missing", help="Leave out rows without target, group or weight; other gaps may stay."),
     ] = False,
+    decimal: DecimalOption = None,
     seed: SeedOption = 0,
     steps: StepsOption = None,
     as_json: JsonOption = False,
@@ -67,7 +69,7 @@ def fit(
         from gpsuq.storage.directories import replaced, written_files
         from gpsuq.tables.reading import numbered, read_table, split_table, write_table
 
-        whole = read_table(data)
+        whole = read_table(data, decimal)
         table = split_table(
             *(whole, target),
             groups=groups,

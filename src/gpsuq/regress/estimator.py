@@ -49,6 +49,7 @@ from gpsuq.regress.network import Tabular
 from gpsuq.regress.stacking import absolute_mean
 from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
+from gpsuq.tables.frames import identifiers, in_kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -205,7 +206,8 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
         ----------
         X
             A table (n, p) of pandas', polars' or NumPy's. Numbers may be missing, and columns may hold text: the 50
-            most frequent values of each are told apart.
+            most frequent values of each are told apart. Dates count as days, and by their place in the year, the week
+            and the day where the rows cover two of these at least.
         y
             Outcomes, (n,) or (n, outputs).
         sample_weight
@@ -265,11 +267,13 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
                 forest=self.network is None and not self._several and family.name in _NORMAL_NAMES,
             )
         fit.rows = numbers[~apart][fit.rows]
+        fit.findings.extend(identifiers(frame))
         self._set_fit(fit)
         if apart.any():
             self.calibrate(frame[apart], targets[apart] if self._several else targets[apart, 0])
         for finding in self.findings_:
-            warnings.warn(finding.message, GPSWarning, stacklevel=3)
+            if finding.code != "identifier":
+                warnings.warn(finding.message, GPSWarning, stacklevel=3)
         return self
 
     def _learn_names(self, X: Any) -> pd.DataFrame:
@@ -336,6 +340,7 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
         inside = np.exp(fit.center[output] + fit.scale[output] * mean + 0.5 * np.square(spread))
         return np.asarray(inside @ fit.weights)
 
+    @in_kind
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
         """Return quantiles of new observations, one column per level (per output and level, of several outputs)."""
         levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
@@ -356,6 +361,7 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
         columns = pd.MultiIndex.from_product([range(fit.n_outputs), names]) if self._several else list(names)
         return pd.DataFrame(np.concatenate(parts), columns=columns, index=_index(X))
 
+    @in_kind
     def predict_interval(self, X: Any, coverage: float = 0.95, *, groups: Any = None) -> pd.DataFrame:
         """Return an interval for new observations, in columns ``lower`` and ``upper``.
 
@@ -456,6 +462,7 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
         scale, center = self.fit_.scale, self.fit_.center
         return values * scale + center if name == "loc" else values * scale if name == "scale" else values
 
+    @in_kind
     def uncertainty(self, X: Any, *, by: Literal["variance", "score"] = "variance") -> pd.DataFrame:
         """Return how uncertain a new observation is at every row: ``total`` = ``aleatoric`` + ``epistemic``.
 
@@ -501,6 +508,7 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
             within += 0.5 * weight[each] * (apart[:, same] @ torch.from_numpy(weight[same])) / share[chain[each]]
         return total.numpy(), within.numpy()
 
+    @in_kind
     def explain_rows(self, X: Any, y: Any, *, fitted: bool = False) -> pd.DataFrame:
         r"""Explain for each observation which parameters it speaks for.
 
