@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -27,7 +26,7 @@ from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.progress import counting_bar
 from gpsuq.engine.ranks import fabric_or_default
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.poisson.findings import findings
 from gpsuq.poisson.fit import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
 from gpsuq.poisson.intensity import IntensitySurface
@@ -318,7 +317,7 @@ class GPSPoissonProcess(IntensityModel, BaseEstimator):  # type: ignore[misc]
         }
         for note, number in notes.items():
             if number:
-                warnings.warn(note, GPSWarning, stacklevel=2)
+                warn(note)
         lower, upper = equal_tailed(rates, coverage)
         counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
         columns = {"mean": rates.mean(0), "mean_lower": lower, "mean_upper": upper}
