@@ -30,7 +30,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 copybutton_prompt_text = "$ "
 copybutton_exclude = ".linenos, .gp, .go"
-exclude_patterns = ["_build", "examples", "figures", "auto_examples/**/*.py", "auto_examples/**/*.ipynb"]
+exclude_patterns = ["_build", "examples", "figures", "auto_examples/**.py", "auto_examples/**.ipynb"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
