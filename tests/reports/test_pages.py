@@ -35,7 +35,7 @@ from gpsuq.cli import demonstration
 from gpsuq.core.models import categorical, poisson_counts
 from gpsuq.core.summaries import summary_table
 from gpsuq.datasets import load_images
-from gpsuq.linear.report import LINEAR_PARTS, checked_linear_page, linear_checks, linear_page
+from gpsuq.linear.report import LATER_PARTS, LINEAR_PARTS, checked_linear_page, linear_checks, linear_page
 from gpsuq.poisson.report import poisson_page
 from gpsuq.reports.blocks import calibration, calibration_blocks, mode_blocks, pieces_of, randomised
 from gpsuq.reports.page import Gallery, Page, Picture, Section, Table, Text, render, write_page
@@ -103,10 +103,10 @@ def test_a_regression_has_everything(scissors, tmp_path):
     assert sum(checks["pit"]) == 300
     assert set(checks["coverage"]) == {"0.5", "0.8", "0.9", "0.95"}
     write_checks(checks, tmp_path)
-    assert read_checks(tmp_path, LINEAR_PARTS) == json.loads(json.dumps(checks))
+    assert read_checks(tmp_path, LINEAR_PARTS, LATER_PARTS) == json.loads(json.dumps(checks))
     html = render(linear_page(model, X, y))
-    assert html == render(checked_linear_page(model, read_checks(tmp_path, LINEAR_PARTS)))
-    parts = ("What to know first", "Coefficients", "UQ distribution", "Heterogeneity and estimation", "Checks", "Data")
+    assert html == render(checked_linear_page(model, read_checks(tmp_path, LINEAR_PARTS, LATER_PARTS)))
+    parts = ("Coefficients", "UQ distribution", "Heterogeneity and estimation", "Checks", "Data")
     for title in parts:
         assert f"<h2>{title}</h2>" in html
     assert EVIL not in html
@@ -193,7 +193,6 @@ def test_a_uq_distribution_has_everything(two_groups):
         "Modes",
         "Heterogeneity and estimation",
         "Checks",
-        "Diagnostics",
         "Data",
         "What was fitted",
     ]
@@ -391,7 +390,7 @@ def test_a_classifier_without_labels_or_images_is_reported(rng):
     model = GPSClassifier(recipe=Recipe(epochs=8)).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
     page = classifier_page(model, X)
     titles = [section.title for section in page.sections]
-    assert titles == ["Gallery", "Verdicts", "Data", "What was fitted", "How to read this"]
+    assert titles == ["Observations", "Verdicts", "Data", "What was fitted", "How to read this"]
     assert is_alone(render(page))
     assert blocks_of(page, "Data")[0].frame.loc["labels", "value"] == "not given"
     assert "still falling" in blocks_of(page, "What was fitted")[-1].text

@@ -34,6 +34,8 @@ from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
 from gpsuq.linear.plots import coefficients
 from gpsuq.linear.sample import LinearSettings
+from gpsuq.plots.diagnostics import observed_and_predicted
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
 from gpsuq.tables.frames import as_pandas, identifiers, in_kind, numbers_of
 from gpsuq.tables.streaming import ParquetRows
@@ -52,7 +54,7 @@ _SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no 
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 
-class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Linear regression y_i = intercept + x_i' theta_i + e_i with a *law* of coefficients instead of one vector.
 
     :math:`(\theta_i, \sigma_i) = G(Z_i)` with :math:`Z_i \sim N(0, I)`. Where a test finds no difference between rows,
@@ -127,7 +129,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     True
     >>> model.explain_groups(data.X, data.y, np.arange(400) // 4).shape[0]
     100
-    >>> figure = model.plot_coefficients()
+    >>> coefficients, predictions = model.plot(), model.plot(data.X, data.y)
     >>> dict(model.to_datatree()["uq"].sizes)
     {'chain': 4, 'draw': 512, 'coef': 1}
 
@@ -360,9 +362,19 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tree
 
     def plot_coefficients(self, truth: Any = None) -> Figure:
-        """Plot the law of every coefficient with its mean's interval; see :func:`gpsuq.linear.plots`."""
+        """Plot the law of every coefficient, all on one axis; see :func:`gpsuq.linear.plots.coefficients`."""
         check_is_fitted(self)
-        return coefficients(self.draws_["slope"], self._names(), truth=truth)
+        return coefficients(self.draws_["slope"], self._names(), spread=self.fit_.units.spread, truth=truth)
+
+    def plot(self, X: Any = None, y: Any = None) -> Figure:
+        """Plot the coefficients; of rows X and y, what was observed against what is predicted, with 90% intervals."""
+        if X is None:
+            return self.plot_coefficients()
+        return observed_and_predicted(_targets(X, y), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+
+    def _compact(self) -> str:
+        columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd"]
+        return compact(type(self).__name__, self.verdict(), self.findings_, self.summary()[columns])
 
     # --- predictions -------------------------------------------------------------------------------------------------
 

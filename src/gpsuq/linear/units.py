@@ -46,6 +46,11 @@ class LinearUnits:
         """Number of directions that training sees."""
         return int(self.matrix.shape[1])
 
+    @property
+    def spread(self) -> Array:
+        """Standard deviation of every column, as far as the directions that training sees hold it."""
+        return np.asarray(np.sqrt(np.square(np.linalg.pinv(self.matrix)).sum(0)))
+
     def design(self, X: Array) -> Array:
         """Whiten X and add a column for the level, of ones, or of zeros where there is none: (n, r + 1)."""
         level = np.full((len(X), 1), float(self.intercept))

@@ -60,9 +60,9 @@ def fit(
     with speaking() as console:
         from gpsuq.engine.checkpoints import resumable, unfinished
         from gpsuq.errors import GPSWarning
+        from gpsuq.plots.diagnostics import observed_and_predicted
         from gpsuq.plots.style import save_figure
         from gpsuq.regress.estimator import DEFAULT_STEPS, GPSRegressor
-        from gpsuq.regress.plots import observed_and_predicted
         from gpsuq.regress.report import checked_regression_page, regression_checks
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import frame_from_json, write_checks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, warn
+from gpsuq.plots.diagnostics import observed_and_predicted
 from gpsuq.regress.columns import Columns, as_frame, check_names
 from gpsuq.regress.families import FAMILIES, Array, chosen_components, make_family
 from gpsuq.regress.fit import (
@@ -45,8 +46,12 @@ from gpsuq.regress.fit import (
 from gpsuq.regress.left_out import judges
 from gpsuq.regress.network import Tabular
 from gpsuq.regress.stacking import absolute_mean
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
 from gpsuq.tables.frames import identifiers, in_kind
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEFAULT_STEPS = 1500
 OUTLIER = 5.0
@@ -61,7 +66,7 @@ _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 _NORMAL_NAMES = ("normal", "lognormal")
 
 
-class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Regression whose predictive at x is a mixture f(y given theta) over theta = G(x, Z), Z ~ N(0, I).
 
     By default outcomes are Normal and the generator draws their location and scale at x, so that the predictive is a
@@ -554,6 +559,18 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         below = targets[:, :, None] - quantiles
         scores = 2.0 * np.maximum(levels * below, (levels - 1.0) * below).mean(2)
         return np.asarray(scores if self._several else scores[:, 0])
+
+    def plot(self, X: Any, y: Any) -> Figure:
+        """Plot what was observed against the mean of its predictive, with 90% intervals."""
+        targets, several = _targets(y, len(X))
+        if several:
+            raise GPSError("a figure has a single outcome: fit one model for each")
+        return observed_and_predicted(targets, self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+
+    def _compact(self) -> str:
+        lead = f"Outcomes are {self.fit_.family.name}; the predictive is a mixture of generators."
+        members = pd.DataFrame({"weight": self.members_}).rename_axis("generators")
+        return compact(type(self).__name__, lead, self.findings_, members)
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the fit into a directory that :func:`gpsuq.load` reads; nothing in it is code."""

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gpsuq.core.numbers import shown_number
 from gpsuq.core.summaries import density_pieces
 from gpsuq.engine.diagnostics import Finding
-from gpsuq.plots.diagnostics import pit_histogram, spread_shares
+from gpsuq.plots.diagnostics import observed_and_predicted, pit_histogram, some_points, spread_shares
 from gpsuq.plots.distributions import marginals, pairs
-from gpsuq.reports.page import Block, Picture, Table, Text
+from gpsuq.reports.page import Block, Hints, Picture, Table, Text
 
 PIECES_COVERAGE = 0.9
 MOST_PARAMETERS = 40
@@ -44,10 +45,13 @@ def distribution_blocks(draws: pd.DataFrame, note: str = "") -> list[Block]:
     return blocks
 
 
-def summary_block(summary: pd.DataFrame, what: str) -> Table:
-    """Show the mean of every parameter, and where that of one observation (``what`` it is called) lies."""
+def summary_block(summary: pd.DataFrame, what: str, more: Sequence[str] = ()) -> Table:
+    """Show the mean of every parameter, and where that of one observation (``what`` it is called) lies.
+
+    ``more`` names further columns of the summary.
+    """
     columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd", "population_lower", "population_upper"]
-    return Table(summary[columns], f"Mean over {what}s (95%), and where the value of one {what} lies (95%)")
+    return Table(summary[[*columns, *more]], f"Mean over {what}s (95%), and where the value of one {what} lies (95%)")
 
 
 def pieces_of(draws: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
@@ -149,6 +153,23 @@ def trust(findings: Sequence[Finding], *judged: Text) -> list[Text]:
     careful = [*finding_texts(findings), *(text for text in judged if text.kind == "advice")]
     well = [text for text in judged if text.kind == "good"]
     return [*careful, *well] or [Text(_NOTHING, "good")]
+
+
+def prediction_picture(shown: pd.DataFrame, target: str) -> Picture:
+    """Show outcomes ``y`` of rows against ``predicted`` ones with their intervals, columns 5% and 95%."""
+    columns = [shown[name] for name in ("y", "predicted", "5%", "95%")]
+    texts = [
+        f"row {name}: observed {shown_number(y)}, predicted {shown_number(mean)}\n"
+        f"90% interval {shown_number(low)} to {shown_number(high)}"
+        for name, y, mean, low, high in zip(shown.index, *columns, strict=True)
+    ]
+    some = some_points(len(shown))
+    return Picture(
+        observed_and_predicted(*columns, target=target),
+        "Observed outcomes against the mean of their predictive, with 90% intervals",
+        "Point at a row to see its name and numbers.",
+        hints=Hints(columns[1].iloc[some].tolist(), columns[0].iloc[some].tolist(), [texts[place] for place in some]),
+    )
 
 
 def row_names(index: pd.Index) -> pd.Index:

@@ -19,9 +19,9 @@ from jinja2 import Environment, select_autoescape
 from markupsafe import Markup
 
 from gpsuq._version import __version__
+from gpsuq.core.numbers import binomial_interval, shown_numbers
 from gpsuq.errors import GPSError
 from gpsuq.files import read_bytes, write_atomically
-from gpsuq.reports.numbers import binomial_interval, shown_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

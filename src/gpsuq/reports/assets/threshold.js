@@ -48,7 +48,8 @@ for (const block of document.querySelectorAll(".threshold")) {
   }
   const percent = (value) => `${(100 * value).toFixed(1)}%`;
   const update = () => {
-    const place = Number(slider.value), count = data.certain[place];
+    const wanted = Number(slider.value), off = data.above.map((value) => Math.abs(value - wanted));
+    const place = off.indexOf(Math.min(...off)), count = data.certain[place];
     for (const move of moves) move(place);
     let text = `Above ${data.above[place].toFixed(3)}: ${percent(share[place])} are certain (${count} of ${data.n})`;
     if (data.error && count) {
@@ -58,8 +59,9 @@ for (const block of document.querySelectorAll(".threshold")) {
     said.value = `${text}.`;
     slider.setAttribute("aria-valuetext", text);
   };
-  slider.max = data.above.length - 1;
-  slider.value = data.start;
+  slider.min = data.above[0];
+  slider.max = data.above.at(-1);
+  slider.value = data.above[data.start];
   slider.addEventListener("input", update);
   update();
 }
