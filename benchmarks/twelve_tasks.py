@@ -1,6 +1,6 @@
 """Twelve tasks of a newcomer, with the default settings: lines of code and seconds of each, and what came out.
 
-Each task is the text that somebody would write, with names that the documentation has, run by itself in a folder with the
+Each task is the text that somebody would write, with names that the documentation has, in a folder with the
 files that it reads. Seconds are those of the processor, imports left out. A task that fails says so, and how.
 """
 
@@ -74,7 +74,7 @@ TASKS = {
         import pandas as pd
         from gpsuq import GPSLinearRegression, load
         table = pd.read_csv("scissors.csv")
-        model = GPSLinearRegression().fit(table[["x"]], table["y"], checkpoint="unfinished")  # again: goes on from there
+        model = GPSLinearRegression().fit(table[["x"]], table["y"], checkpoint="unfinished")  # or goes on from there
         model.save("model")
         answer = load("model").predict(table[["x"]].head())
     """,
@@ -126,7 +126,7 @@ TASKS = {
 
 
 def lines(task: str) -> list[str]:
-    """The lines of code of a task."""
+    """Return the lines of code of a task."""
     return textwrap.dedent(TASKS[task]).strip().splitlines()
 
 
