@@ -1,4 +1,4 @@
-"""Run by ``test_meeting`` under ``torchrun``: a fit whose second process may die on the way, and comes late after that.
+"""Run by ``test_meeting`` under ``torchrun``: a fit, and one whose second process dies, and comes late after that.
 
 Each process has a checkpoint directory of its own, as on machines that do not see the same files.
 """
@@ -32,17 +32,25 @@ def counting(state):
     return real_loss(state)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    folder, killed = Path(sys.argv[1]), sys.argv[2] == "killed"
-    second, again = os.environ["RANK"] == "1", os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
-    if second and again:
-        time.sleep(LATE)
-    TrainingState.next_loss = dying if killed and second and not again else counting
+def fitted(how):
+    """Fit, and write which steps were taken and what was found."""
     gps = GPS(
         ObservationModel(Normal, loc=Location(), scale=Scale()),
         algorithm=Algorithm(n_steps=40, batch_size=50, n_draws=10, evaluate_every=10),
     )
-    kept = folder / f"{sys.argv[2]}-{os.environ['RANK']}"
+    kept = Path(sys.argv[1]) / f"{how}-{os.environ['RANK']}"
     uq = gps.fit(np.random.default_rng(0).normal(size=100), checkpoint=kept, checkpoint_every=10)
-    np.savez(folder / f"{kept.name}.npz", taken=taken, **uq.draws(10))
+    np.savez(kept.parent / f"{kept.name}.npz", taken=taken, **uq.draws(10))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    second, again = os.environ["RANK"] == "1", os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
+    if second and again:
+        time.sleep(LATE)
+    if not again:
+        TrainingState.next_loss = counting
+        fitted("whole")
+        taken.clear()
+    TrainingState.next_loss = dying if second and not again else counting
+    fitted("killed")

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from invoking import invoke
 
 import gpsuq
 
@@ -54,8 +55,8 @@ def test_the_command_line_runs_in_two_processes(tmp_path, rng):
     for processes in (1, 2):
         out = tmp_path / f"model{processes}"
         command = ("fit", "linear", tmp_path / "data.csv", "--target", "y", "--steps", 20, "--out", out)
-        told = run("-m", "gpsuq", *command, processes=processes).stdout
-        assert told.count("Coefficients differ") == 1
+        told = invoke(*command) if processes == 1 else run("-m", "gpsuq", *command, processes=processes)
+        assert told.stdout.count("Coefficients differ") == 1
         found.append(gpsuq.load(out))
     assert {path.name for path in tmp_path.iterdir()} == {"data.csv", "model1", "model2"}
     spreads = [np.std(model.sample_parameters(500)["x"]) for model in found]

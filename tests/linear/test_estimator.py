@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpsuq import MLP, GPSError, GPSLinearRegression, GPSWarning
+from gpsuq.core.intervals import between_chains
 from gpsuq.datasets import correlated, scissors
 from gpsuq.engine.generative import TrainingState
 from gpsuq.linear.estimator import kernel_score_scorer
@@ -88,6 +89,14 @@ def test_parameters_come_as_a_table_in_the_users_names(fitted_scissors):
     assert stats.ks_2samp(draws["dose"], model.draws_["slope"].ravel()).pvalue > 1e-3
     tree = model.to_datatree()
     assert dict(tree["uq"].sizes) == {"chain": 8, "draw": 512, "coef": 1}
+
+
+def test_summaries_know_means_as_well_as_the_rows_do(fitted_scissors):
+    model, _ = fitted_scissors
+    centers = model.fit_.units.parameters(model.fit_.centers, np.zeros(len(model.fit_.centers)))["slope"][:, 0]
+    row = model.summary().loc["dose"]
+    assert row["mean"] == pytest.approx(model.coef_[0], abs=1e-9)
+    assert row["estimation_sd"] == pytest.approx(between_chains(centers), rel=1e-6)
 
 
 def test_predictions_agree_with_samples_of_the_predictive(fitted_scissors):

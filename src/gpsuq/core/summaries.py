@@ -17,18 +17,25 @@ _PIECE = ["parameter", "piece", "lower", "median", "upper", "share"]
 
 
 def summary_table(
-    draws: Mapping[str, NDArray[np.floating]], coverage: float, *, reweighted: bool, positive: Collection[str] = ()
+    draws: Mapping[str, NDArray[np.floating]],
+    coverage: float,
+    *,
+    reweighted: bool,
+    positive: Collection[str] = (),
+    centers: Mapping[str, NDArray[np.floating]] | None = None,
 ) -> pd.DataFrame:
     """Summarise draws (chain, draw) of every named number.
 
     ``heterogeneity_sd`` is the standard deviation within chains, ``estimation_sd`` that between chains, which is a
     standard error only where they were ``reweighted``. ``population_*`` bounds theta_i of an observation, ``mean_*``
     the mean of theta; that of ``positive`` parameters is found for their logarithm, so that it stays positive.
+    ``centers`` (chain,) are the means of chains where they are known better than from some hundred draws.
     """
     check_coverage(coverage)
     rows = {}
+    centers = {} if centers is None else centers
     for name, values in draws.items():
-        means, known = values.mean(1), len(values) > 1 and reweighted
+        means, known = centers.get(name, values.mean(1)), len(values) > 1 and reweighted
         spread = np.sqrt(values.var(1, ddof=1).mean())
         interval = np.array([np.nan, np.nan])
         if known and name in positive and (means > 0).all():
@@ -36,7 +43,7 @@ def summary_table(
         elif known:
             interval = mean_interval(means, coverage)
         rows[name] = [
-            values.mean(),
+            means.mean(),
             0.0 if spread <= _ROUNDING * np.abs(values).max() else spread,
             between_chains(means) if known else np.nan,
             np.median(values),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -30,11 +29,13 @@ from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, GPSWarning
 from gpsuq.poisson.diagnostics import Diagnosed
 from gpsuq.poisson.findings import findings
-from gpsuq.poisson.fit import PoissonFit, PoissonSettings, SurfaceNoise, fit_poisson
+from gpsuq.poisson.fit import PoissonSettings, fit_poisson
 from gpsuq.poisson.intensity import IntensitySurface
+from gpsuq.poisson.law import PoissonFit, SurfaceNoise
 from gpsuq.poisson.plots import intensity
 from gpsuq.poisson.regions import read_regions
 from gpsuq.poisson.risk import RelativeRisk, marks_inside, risk_of_types
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.spatial.foreign import plain_points
 from gpsuq.spatial.grids import TILE, Grid, cells_for
 from gpsuq.spatial.intensity import IntensityModel
@@ -48,13 +49,13 @@ from gpsuq.storage import save
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DEFAULT_STEPS = 400
+DEFAULT_STEPS = 150
 _DRAWS = 640
 _NUMBERS = 1 << 24  # held at once
 _LEAVES = 1e-6  # share of a region outside the window above which it is not a rounding error
 
 
-class GPSPoissonProcess(Diagnosed, IntensityModel, BaseEstimator):  # type: ignore[misc]
+class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator):  # type: ignore[misc]
     r"""Poisson process with :math:`\log \lambda(s) = G(s, Z)`: a *law* of intensity surfaces instead of one surface.
 
     The generator is trained so that counts in cells, and in square blocks of cells at several scales with one Z per
@@ -176,12 +177,12 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, BaseEstimator):  # type: igno
         *,
         n_cells: int | None = None,
         frequency: float | Literal["auto"] = "auto",
-        n_chains: int = 10,
+        n_chains: int = 5,
         n_steps: int = DEFAULT_STEPS,
         n_draws: int = 4,
         batch_size: int = 4,
         waves: int = 64,
-        hidden: Sequence[int] = (32, 32),
+        hidden: Sequence[int] = (32,),
         noise_dim: int = 2,
         outside: Literal["error", "drop"] = "error",
         fabric: Fabric | None = None,
@@ -377,11 +378,12 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, BaseEstimator):  # type: igno
 
     def _patterns(self, noise: SurfaceNoise, random_state: int | None) -> list[Array]:
         rng = np.random.default_rng(derive_seed(self._seed(random_state), "simulate"))
-        lattice = self.fit_.surfaces(bound_places(self.grid_))
+        surfaces = self.fit_.surfaces if noise.wobble.shape[1] else self.fit_.without_errors
+        lattice = surfaces(bound_places(self.grid_))
 
         def pattern(one: SurfaceNoise) -> Array:
             bound = bound_from(lattice.draws(one)[0], self.grid_)
-            value: Intensity = lambda points: self.fit_.surfaces(points).draws(one)[0]  # noqa: E731
+            value: Intensity = lambda points: surfaces(points).draws(one)[0]  # noqa: E731
             return simulate_poisson(value, self.window_, rng, grid=self.grid_, bound=bound)
 
         patterns: list[Array] = []
@@ -400,7 +402,7 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, BaseEstimator):  # type: igno
         check_is_fitted(self)
         size = len(self.points_)
         noise = self._noise(n_simulations * size, random_state)
-        patterns = self._patterns(replace(noise, wobble=np.zeros_like(noise.wobble)), random_state)
+        patterns = self._patterns(noise.without_errors, random_state)
         simulated = [patterns[start : start + size] for start in range(0, len(patterns), size)]
         return l_envelope(self.points_, simulated, self.window_, intensity=self.fit_.mean, progress=self.progress)
 
@@ -436,6 +438,10 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, BaseEstimator):  # type: igno
         check_is_fitted(self)
         return intensity(self.surface(), max(self.points_, key=len))
 
+    def _compact(self) -> str:
+        lead = f"{sum(map(len, self.points_)):,} points; {self.integral():,.1f} are expected of a new pattern."
+        return compact(type(self).__name__, lead, self.findings_)
+
     # --- helpers -----------------------------------------------------------------------------------------------------
 
     def _inside(self, points: Any) -> Array:
@@ -451,16 +457,17 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, BaseEstimator):  # type: igno
         if n_draws < 1:
             raise GPSError(f"at least 1 draw is needed, got {n_draws}")
         block = random_block(self._seed(random_state), "surfaces")
-        n_chains, q = len(self.fit_.level), self.fit_.body.noise_dim
-        numbers = torch.randn(n_draws, q + n_chains, generator=block).double().numpy()
-        chain = torch.randint(n_chains, (n_draws,), generator=block).numpy()
+        varying, q = self.fit_.varying, self.fit_.body.noise_dim
+        n_modes = self.fit_.error.n_modes(self.grid_)
+        numbers = torch.randn(n_draws, q + n_modes, generator=block).double().numpy()
+        chain = torch.randint(len(varying), (n_draws,), generator=block).numpy()
         return SurfaceNoise(chain, numbers[:, :q], numbers[:, q:])
 
     def _even_noise(self) -> SurfaceNoise:
         """Return evenly spread noise, the same at every call, for summaries."""
-        n_chains, q = len(self.fit_.level), self.fit_.body.noise_dim
-        numbers = quasi_normal(_DRAWS, q + n_chains, self.seed_).double().numpy()
-        return SurfaceNoise(np.arange(_DRAWS) % n_chains, numbers[:, :q], numbers[:, q:])
+        n_modes, q = self.fit_.error.n_modes(self.grid_), self.fit_.body.noise_dim
+        numbers = quasi_normal(_DRAWS, q + n_modes, self.seed_).double().numpy()
+        return SurfaceNoise(np.arange(_DRAWS) % len(self.fit_.varying), numbers[:, :q], numbers[:, q:])
 
     def _draws(self, nodes: Array, noise: SurfaceNoise) -> Iterator[tuple[NDArray[np.intp], Array]]:
         """Yield some rows of ``nodes`` and the intensity there, (draw, row), until all are done."""

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.plots.diagnostics import observed_and_predicted
 from gpsuq.regress.columns import Columns, as_frame, check_names
 from gpsuq.regress.families import FAMILIES, Array, chosen_components, make_family
 from gpsuq.regress.fit import (
@@ -46,7 +47,12 @@ from gpsuq.regress.fit import (
 from gpsuq.regress.left_out import judges
 from gpsuq.regress.network import Tabular
 from gpsuq.regress.stacking import absolute_mean
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
+from gpsuq.tables.frames import identifiers, in_kind
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEFAULT_STEPS = 1500
 OUTLIER = 5.0
@@ -61,7 +67,7 @@ _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 _NORMAL_NAMES = ("normal", "lognormal")
 
 
-class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Regression whose predictive at x is a mixture f(y given theta) over theta = G(x, Z), Z ~ N(0, I).
 
     By default outcomes are Normal and the generator draws their location and scale at x, so that the predictive is a
@@ -200,7 +206,8 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X
             A table (n, p) of pandas', polars' or NumPy's. Numbers may be missing, and columns may hold text: the 50
-            most frequent values of each are told apart.
+            most frequent values of each are told apart. Dates count as days, and by their place in the year, the week
+            and the day where the rows cover two of these at least.
         y
             Outcomes, (n,) or (n, outputs).
         sample_weight
@@ -260,11 +267,13 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 forest=self.network is None and not self._several and family.name in _NORMAL_NAMES,
             )
         fit.rows = numbers[~apart][fit.rows]
+        fit.findings.extend(identifiers(frame))
         self._set_fit(fit)
         if apart.any():
             self.calibrate(frame[apart], targets[apart] if self._several else targets[apart, 0])
         for finding in self.findings_:
-            warnings.warn(finding.message, GPSWarning, stacklevel=3)
+            if finding.code != "identifier":
+                warnings.warn(finding.message, GPSWarning, stacklevel=3)
         return self
 
     def _learn_names(self, X: Any) -> pd.DataFrame:
@@ -331,6 +340,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inside = np.exp(fit.center[output] + fit.scale[output] * mean + 0.5 * np.square(spread))
         return np.asarray(inside @ fit.weights)
 
+    @in_kind
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
         """Return quantiles of new observations, one column per level (per output and level, of several outputs)."""
         levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
@@ -351,6 +361,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns = pd.MultiIndex.from_product([range(fit.n_outputs), names]) if self._several else list(names)
         return pd.DataFrame(np.concatenate(parts), columns=columns, index=_index(X))
 
+    @in_kind
     def predict_interval(self, X: Any, coverage: float = 0.95, *, groups: Any = None) -> pd.DataFrame:
         """Return an interval for new observations, in columns ``lower`` and ``upper``.
 
@@ -451,6 +462,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         scale, center = self.fit_.scale, self.fit_.center
         return values * scale + center if name == "loc" else values * scale if name == "scale" else values
 
+    @in_kind
     def uncertainty(self, X: Any, *, by: Literal["variance", "score"] = "variance") -> pd.DataFrame:
         """Return how uncertain a new observation is at every row: ``total`` = ``aleatoric`` + ``epistemic``.
 
@@ -496,6 +508,7 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             within += 0.5 * weight[each] * (apart[:, same] @ torch.from_numpy(weight[same])) / share[chain[each]]
         return total.numpy(), within.numpy()
 
+    @in_kind
     def explain_rows(self, X: Any, y: Any, *, fitted: bool = False) -> pd.DataFrame:
         r"""Explain for each observation which parameters it speaks for.
 
@@ -547,6 +560,18 @@ class GPSRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         below = targets[:, :, None] - quantiles
         scores = 2.0 * np.maximum(levels * below, (levels - 1.0) * below).mean(2)
         return np.asarray(scores if self._several else scores[:, 0])
+
+    def plot(self, X: Any, y: Any) -> Figure:
+        """Plot what was observed against the mean of its predictive, with 90% intervals."""
+        targets, several = _targets(y, len(X))
+        if several:
+            raise GPSError("a figure has a single outcome: fit one model for each")
+        return observed_and_predicted(targets, self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+
+    def _compact(self) -> str:
+        lead = f"Outcomes are {self.fit_.family.name}; the predictive is a mixture of generators."
+        members = pd.DataFrame({"weight": self.members_}).rename_axis("generators")
+        return compact(type(self).__name__, lead, self.findings_, members)
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the fit into a directory that :func:`gpsuq.load` reads; nothing in it is code."""
