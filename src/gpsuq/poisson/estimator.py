@@ -144,6 +144,13 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
     >>> model.cross_validate(n_splits=2).columns.tolist()
     ['gps', 'kernel', 'constant']
 
+    Points of several types: where is each more likely?
+
+    >>> species = np.where(points[:, 0] < 0.5, "oak", "pine")
+    >>> mixed = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=2).fit(points, (0, 1, 0, 1), marks=species)
+    >>> mixed.relative_risk().at([[0.1, 0.5]]).idxmax(axis=1).tolist()
+    ['oak']
+
     A fit on a finer grid says whether the grid matters:
 
     >>> sorted(model.compare_grid())
