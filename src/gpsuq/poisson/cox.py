@@ -1,8 +1,8 @@
 r"""A stationary log-Gaussian Cox process fitted to one pattern: what counts would be in another realisation.
 
 :math:`\log \lambda(s) = \mu(s) + Y(s)` with a Gaussian field of covariance :math:`\sigma^2 \exp(-r / \phi)`. Its K
-function is :math:`2 \pi \int_0^r u \exp(\sigma^2 e^{-u / \phi}) du`; variance and length are those whose K, to the power 1/4, is
-closest to the pattern's (minimum contrast).
+function is :math:`2 \pi \int_0^r u \exp(\sigma^2 e^{-u / \phi}) du`; variance and length are those whose K, to the
+power 1/4, is closest to the pattern's (minimum contrast).
 """
 
 from __future__ import annotations

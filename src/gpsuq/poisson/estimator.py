@@ -369,10 +369,10 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         rng = np.random.default_rng(derive_seed(self.seed_, "new field"))
         fields = fit_stationary(self.points_, grid.window, intensity).draws(grid, _DRAWS, rng)[:, inside]
         # What was observed had a field, too: the level that its points show is off by the mean of that.
-        share = base * grid.exposure[inside]
-        seen = [rng.permutation(fields @ share / share.sum()) for _ in self.points_]
-        known = rng.gamma(len(every), 1.0 / len(every), _DRAWS) / np.mean(seen, axis=0)
-        return np.asarray(fields * base * (known / len(self.points_))[:, None])
+        share = base * grid.exposure[inside] / (base @ grid.exposure[inside])
+        seen = np.mean([rng.permutation(fields @ share) for _ in self.points_], axis=0)
+        known = rng.gamma(len(every), size=_DRAWS) / seen
+        return np.asarray(fields * base * (known / known.mean() / len(self.points_))[:, None])
 
     def block_counts(self, side: int = TILE) -> tuple[Array, NDArray[np.int64]]:
         """Return draws of the expected count in blocks of ``side`` x ``side`` cells, and the points counted there.
