@@ -103,7 +103,7 @@ def estimate_at_own_points(
     width, height = grid.cell_size
     own = np.outer(_own_share(grid.n_y, height, bandwidth), _own_share(grid.n_x, width, bandwidth))
     others = len(patterns) * smoothed(mean * grid.exposure, bandwidth, grid)
-    expected = len(patterns) * smoothed(base * grid.exposure, bandwidth, grid)
+    expected = np.maximum(len(patterns) * smoothed(base * grid.exposure, bandwidth, grid), np.finfo(float).tiny)
     image = base * np.maximum(smoothed(counts, bandwidth, grid), own) / expected * others / (others + own)
     return lambda points: np.asarray(image.ravel()[grid.cell_of(points)])
 
