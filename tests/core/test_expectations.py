@@ -522,7 +522,6 @@ def test_sampled_gradients_are_unbiased(make, y):
 
 
 def test_the_baseline_lowers_the_variance(monkeypatch):
-    from gpsuq.core import expectations
 
     # y far from all outcomes: rewards have a mean, which is what a baseline takes away.
     raw, y = parameters(1, 1, 4), torch.full((1, 1, 1), 30.0, dtype=torch.float64)
@@ -708,7 +707,6 @@ def test_a_subclass_has_the_closed_form_of_its_base(kernel):
 
 
 def test_the_most_specific_closed_form_is_taken(monkeypatch):
-    from gpsuq.core import expectations
 
     class Taller(Height):
         pass

@@ -73,12 +73,12 @@ def test_a_fit_from_other_weights_does_not_go_on(tmp_path, short, stop_after, rn
     start = state.generator
     with pytest.raises(CheckpointError, match="first weights"):
         gps.train(y, start=start, checkpoint=tmp_path / "first")
-    whole = gps.train(y, start=start)[1].generator(torch.zeros(4, 1, 1, 2))
+    whole = gps.train(y, start=start)[1].generator(torch.zeros(8, 1, 1, 2))
     stop_after(25)
     with pytest.raises(KeyboardInterrupt):
         gps.train(y, start=start, checkpoint=tmp_path / "second", checkpoint_every=10)
     second = stop_after(-1)
-    resumed = gps.train(y, start=start, checkpoint=tmp_path / "second")[1].generator(torch.zeros(4, 1, 1, 2))
+    resumed = gps.train(y, start=start, checkpoint=tmp_path / "second")[1].generator(torch.zeros(8, 1, 1, 2))
     assert len(second) == short.n_steps - 20
     assert torch.equal(resumed["loc"], whole["loc"])
 
