@@ -104,7 +104,7 @@ def main() -> None:
             draws = fit(x[fold != out], y[fold != out], person[fold != out], arguments.seed)
             processor = time.process_time() - clock
             score = held_out(draws, x[fold == out], y[fold == out], person[fold == out])
-            row = {"fold": out, "method": method, "log_likelihood": round(score, 4)}
+            row = {"fold": out, "method": method, "log_likelihood": round(float(score), 4)}
             rows.append(row | {"choices": int((fold == out).sum()), "processor": round(processor, 1)})
             print(rows[-1], flush=True)
             write(arguments.out, "choices", "python benchmarks/choices.py", rows)

@@ -550,7 +550,7 @@ def test_alternatives_that_were_not_offered_are_never_chosen(rng, short):
     probability = uq.predict_mean(padded, n_draws=10)
     assert probability[..., 3] == pytest.approx(0.0)
     assert probability.sum(-1) == pytest.approx(1.0)
-    with pytest.raises(GPSError, match="not offered in row 0"):
+    with pytest.raises(GPSError, match="not offered in rows 0"):
         GPS(model, algorithm=short).fit(np.repeat(padded, 20, 0), np.full((20, 2), 3))
     with pytest.raises(GPSError, match="must return a Categorical"):
         GPS(ObservationModel(lambda x, taste: Normal((x * taste).sum((-1, -2)), 1.0), taste=Real("features")),

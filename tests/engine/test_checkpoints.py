@@ -18,6 +18,8 @@ from gpsuq.errors import CheckpointError
 
 real_loss = TrainingState.next_loss
 
+pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")  # of forty steps
+
 
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[None]]:
@@ -52,7 +54,6 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path, short, stop_after, rng):
     assert np.array_equal(again.draws(10)["loc"], whole["loc"])
 
 
-@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_a_fit_of_another_model_does_not_go_on(tmp_path, short, rng):
     y = rng.normal(size=50)
 
@@ -202,7 +203,6 @@ def test_an_experiment_goes_on(tmp_path, stop_after):
     assert not (out / ".unfinished").exists()
 
 
-@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_a_forced_experiment_goes_on_without_force(tmp_path, monkeypatch):
     (tmp_path / "metrics.json").write_text("{}")
     command = ["paper", "outliers", "--steps", "4", "--out", str(tmp_path)]
@@ -224,7 +224,6 @@ def test_a_forced_experiment_goes_on_without_force(tmp_path, monkeypatch):
     assert (tmp_path / "replicates.jsonl").read_text() == done
 
 
-@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_the_demo_goes_on(tmp_path, stop_after, small_demo):
     command = ["demo", "--out", str(tmp_path / "demo")]
     stop_after(0)

@@ -77,10 +77,7 @@ class LogScore(Distance):
                 f"LogScore: the observations hardly differ: y is constant, {len(data)} times {data.y[0].tolist()}. "
                 "Check that y is the right column"
             )
-        mask = (
-            None if data.mask is None else data.mask.reshape(*data.mask.shape, *(1,) * (data.y.dim() - data.mask.dim()))
-        )
-        seen = data.y if mask is None else torch.where(mask, data.y, data.y[data.mask].mean(0))
+        seen = data.y if data.mask is None else torch.where(data.mask, data.y, data.y[data.mask].mean())
         return replace(self, _width=seen.amax(0) - seen.amin(0), _share=1.0 / (len(data) + 1))
 
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:

@@ -293,6 +293,8 @@ def init(problem: Problem, generator: Generator, model: ObservationModel) -> Tra
     _, predictive = try_model(generator, model, problem.source, problem.seed)
     sample = problem.source.sample
     encoded = replace(sample, y=encode(predictive, sample.y))  # categories as kernels see them
+    if sample.mask is not None and encoded.y is not sample.y:
+        encoded = replace(encoded, mask=sample.mask.unsqueeze(-1).expand_as(encoded.y))
     loss.distance = problem.distance.resolve(encoded)
     loss.distance.check_weights(problem.source.weighted)
     if encoded.y is sample.y:  # probabilities have no unit
