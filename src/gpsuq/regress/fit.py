@@ -304,7 +304,7 @@ def _trained(
         state = init(problem, copy.deepcopy(generator), family.model)
         again = ", going on" if number else ""
         shown = settings.progress and settings.fabric.is_global_zero
-        with stage(f"training {kind.name} networks{again}"), training_bar(shown) as advance:
+        with stage(f"training generators ({kind.name}){again}"), training_bar(shown) as advance:
             train(state, settings.fabric, on_step=advance)
         if bool(state.failed.any()):
             raise GPSError(
