@@ -173,12 +173,14 @@ def test_weight_zero_is_no_row_and_groups_are_kept_together():
     np.testing.assert_array_equal(model.predict(x), GPSRegressor(**QUICK).fit(x[40:], y[40:]).predict(x))
     groups = np.repeat(np.arange(30), 10)
     model = GPSRegressor(**QUICK).fit(x, y, groups=groups)
-    folds = groups[model.fit_.rows].reshape(2, -1)
-    assert len(set(folds[0]) & set(folds[1])) <= 1  # one that all of these chains leave out
-    forest = next(member.drawn for member in model.fit_.members if member.name == "forest")
-    for fold in (0, 1):
-        remembered = forest.select([fold]).remembered(model._rows(x))
-        unseen = model.fit_.to_units(y[np.isin(groups, folds[fold])][:, None]).astype(np.float32)
+    fit = model.fit_
+    folds = [set(groups[fit.rows[(fit.judges == chain).any(1)]]) for chain in range(4)]
+    assert len(folds[0] & folds[1]) <= 1  # one that all of these chains leave out
+    assert len(folds[0] & folds[2]) > 1  # dealt anew
+    forest = next(member.drawn for member in fit.members if member.name == "forest")
+    for chain, fold in enumerate(folds):
+        remembered = forest.select([chain]).remembered(model._rows(x))
+        unseen = fit.to_units(y[np.isin(groups, list(fold))][:, None]).astype(np.float32)
         assert not np.isin(remembered.astype(np.float32), unseen).any()
     with pytest.warns(GPSWarning, match="3 groups are too few"):
         GPSRegressor(**QUICK).fit(x, y, groups=np.repeat([0, 1, 2], 100))
