@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: install demo browser test lint docs bench wheel clean
+.PHONY: install demo browser test adapters lint docs bench wheel clean
 
 install: $(INSTALLED)
 
@@ -33,6 +33,14 @@ browser:
 test: $(INSTALLED) browser
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
+# skpro and MLflow hold pandas below the version that is pinned for all else.
+adapters:
+	test -x .venv-adapters/bin/python || $(PYTHON) -m venv .venv-adapters
+	sed '/^pandas==/d; /^pandas-stubs==/d' constraints.txt > .venv-adapters/constraints.txt
+	.venv-adapters/bin/pip --disable-pip-version-check install --quiet -c .venv-adapters/constraints.txt $$(grep '^torch==' constraints.txt)
+	.venv-adapters/bin/pip --disable-pip-version-check install --quiet -c .venv-adapters/constraints.txt --editable '.[skpro,mlflow,huggingface]' pytest
+	.venv-adapters/bin/python -m pytest tests/adapters src/gpsuq/adapters
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,4 +57,4 @@ wheel: $(INSTALLED)
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) build dist demo docs/_build docs/auto_examples docs/sg_execution_times.rst src/*.egg-info
+	rm -rf $(VENV) .venv-adapters build dist demo docs/_build docs/auto_examples docs/sg_execution_times.rst src/*.egg-info

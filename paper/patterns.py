@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,9 @@ from gpsuq.engine.progress import stage
 from gpsuq.errors import GPSWarning
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from gpsuq.poisson.baselines import HomogeneousIntensity, KernelIntensity, LogLinearIntensity
-from gpsuq.poisson.plots import (
-    density_unit,
-    draw_envelope,
-    draw_points,
-    draw_relative_uncertainty,
-    draw_surface,
-    draw_window,
-)
+from gpsuq.poisson.maps import draw_points, draw_window
+from gpsuq.poisson.plots import draw_envelope, draw_intensity, draw_relative_uncertainty
 from gpsuq.spatial.patterns import PointPattern, thin
-from gpsuq.spatial.windows import Window
 from paper.poisson import estimator
 from paper.record import Asked
 
@@ -43,7 +37,7 @@ def longleaf_with_hole() -> PointPattern:
     center, radius = shapely.Point(100.0, 100.0), 100.0
     angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False) + np.pi / 8.0
     octagon = shapely.Polygon(100.0 + radius * np.column_stack([np.cos(angles), np.sin(angles)]))
-    window = Window(octagon.difference(center.buffer(30.0)), pattern.window.unit)
+    window = replace(pattern.window, polygons=octagon.difference(center.buffer(30.0)))
     return PointPattern(pattern.points[window.contains(pattern.points)], window)
 
 
@@ -136,10 +130,8 @@ def surface_figure(
         draw_points(axes[0, 0], pattern.points, color=COLORS["gps"])
         draw_window(axes[0, 0], pattern.window)
         axes[0, 0].set_title(f"{name}: {len(pattern):,} points")
-        unit = pattern.window.unit
-        draw_surface(axes[0, 1], surface.grid, surface.mean, density_unit(pattern.window))
-        axes[0, 1].set_title("mean intensity")
+        draw_intensity(axes[0, 1], surface)
         draw_relative_uncertainty(axes[1, 0], surface.grid, surface.sd / surface.mean)
-        draw_envelope(axes[1, 1], envelope, unit)
+        draw_envelope(axes[1, 1], envelope, pattern.window)
         axes[1, 1].set_title("goodness of fit", loc="left")
     return figure, envelope.p_value

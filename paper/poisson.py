@@ -15,7 +15,7 @@ from gpsuq.engine.progress import stage
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from gpsuq.poisson.baselines import KernelIntensity
 from gpsuq.poisson.estimator import DEFAULT_STEPS, GPSPoissonProcess
-from gpsuq.poisson.plots import draw_points, draw_surface, draw_window
+from gpsuq.poisson.maps import draw_points, draw_surface, draw_window
 from gpsuq.spatial.grids import Grid
 from paper.linear import ratio_of_means
 from paper.record import Asked

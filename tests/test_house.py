@@ -26,6 +26,7 @@ FLOORS = [
     ["datasets"],
     ["speaking"],
     ["linear", "poisson", "classify", "regress"],
+    ["adapters"],
     ["cli"],
     ["__main__"],
 ]

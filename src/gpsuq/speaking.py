@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -30,6 +30,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 DataArgument = Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")]
 DropOption = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
 DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+DecimalOption = Annotated[
+    Literal[".", ","] | None,
+    typer.Option("--decimal", help="Sign before decimals in a CSV file; the other one may stand between thousands."),
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite results that are there already.")]
 

@@ -90,8 +90,8 @@ def test_strangeness_travels_from_the_trunk_to_the_head(tmp_path):
     features, strangeness = trunk.run(None, {"x": rows})
     found = head.run(None, {"features": features, "strangeness": strangeness, "noise": noise})[0]
     with torch.no_grad():
-        wanted, strange = model.networks_[0].judged(torch.from_numpy(rows), noise=torch.from_numpy(noise)[None])
-    np.testing.assert_allclose(strangeness, strange, rtol=1e-4, atol=1e-4)
+        wanted, seen = model.networks_[0].judged(torch.from_numpy(rows), noise=torch.from_numpy(noise)[None])
+    np.testing.assert_allclose(strangeness, seen.strangeness, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     assert strangeness[5:].min() > strangeness[:5].max()
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from gpsuq import GPSClassifier, GPSError, Recipe
+from gpsuq import GPSClassifier, GPSError, Recipe, load, noisify
 from gpsuq.classify.inputs import Mapped
 
 RECIPE = Recipe(epochs=2, batch_size=20)
@@ -76,3 +76,61 @@ def test_a_stream_of_rows_is_fitted(images):
     stream = Endless(torch.from_numpy(np.array(mapped)).float() / 255.0, torch.from_numpy(labels))
     model = GPSClassifier(network, recipe=Recipe(epochs=20)).fit(DataLoader(stream, batch_size=20))
     assert (model.predict(np.array(mapped) / 255.0) == labels).mean() > 0.9
+
+
+class OfTokens(nn.Module):
+    """A transformer on sequences of ten words."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(10, 16), nn.Parameter(torch.zeros(6, 16))
+        layer = nn.TransformerEncoderLayer(16, nhead=2, dim_feedforward=16, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, num_layers=1)
+        self.hidden, self.last = nn.Linear(16, 16), nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.hidden(self.encoder(self.words(x) + self.places).mean(1))))
+
+
+@pytest.fixture(scope="module")
+def sequences():
+    """Sequences of words 0 to 7; the class is whether the word 7 is among them."""
+    words = np.random.default_rng(0).integers(0, 8, (600, 6))
+    return words, np.where((words == 7).any(1), "with", "without")
+
+
+@pytest.mark.parametrize("how", ["arrays", "loader"])
+def test_tokens_stay_integers(sequences, how, tmp_path):
+    X, y = sequences
+    recipe = Recipe(epochs=8, batch_size=20)
+    options = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined", "recipe": recipe}
+    model = GPSClassifier(OfTokens, **options)
+    if how == "arrays":
+        model.fit(X[:400], y[:400], validation=(X[400:500], y[400:500]))
+    else:
+        rows = TensorDataset(torch.from_numpy(X[:400]), torch.from_numpy(np.unique(y[:400], return_inverse=True)[1]))
+        model.fit(DataLoader(rows, batch_size=20, shuffle=True), validation=(X[400:500], (y[400:500] == "without") * 1))
+    assert model.integers_
+    right = model.predict(X[500:]) == (y[500:] if how == "arrays" else (y[500:] == "without"))
+    assert right.mean() > 0.9
+    assert model.network_.layers == ("hidden",)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model", network=OfTokens)
+    assert np.array_equal(again.predict_proba(X[500:]), model.predict_proba(X[500:]))
+    with pytest.raises(GPSError, match="X must hold integers"):
+        again.predict(X + 0.5)
+
+
+def test_a_network_that_takes_numbers_gets_numbers(sequences):
+    model = GPSClassifier(lambda: nn.Sequential(nn.Linear(6, 2)), recipe=RECIPE).fit(*sequences)
+    assert not model.integers_
+
+
+@pytest.mark.parametrize("layer", ["encoder.layers.0.linear1", "encoder.layers.0.self_attn.out_proj"])
+def test_layers_inside_a_transformer_are_refused_with_the_reason(layer):
+    with pytest.raises(GPSError, match=r"is inside an nn\..*without calling it"):
+        noisify(OfTokens(), layer)
+
+
+def test_the_first_layer_is_one_that_takes_noise(sequences):
+    assert GPSClassifier(OfTokens, recipe=RECIPE).fit(*sequences).network_.layers == ("hidden",)

@@ -32,4 +32,4 @@ def test_tables_have_the_most_frequent_of_many_classes(judged):
     assert counts.caption == "How many observations each class has: the 3 most frequent of 6"
     assert counts.frame["observations"].to_dict() == {"0": 9, "1": 9, "5": 15}
     assert len(sections["Verdicts"][0].frame) <= 3
-    assert "The 3 classes that it is likeliest to be of" in sections["Gallery"][0].text
+    assert "The 3 classes that it is likeliest to be of" in sections["Observations"][0].text

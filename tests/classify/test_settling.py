@@ -80,6 +80,24 @@ def test_fewer_draws_give_the_same_verdicts(moons, settled):
         settled.uncertainty(moons[2], error_rate=1.5)
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_more_draws_do_not_run_the_layers_before_the_noise_again(moons, settled, members):
+    """However many looks there are, every observation passes them once; a look takes one more to get to the noise."""
+    model = copy.deepcopy(settled)
+    if members == 2:
+        model = GPSClassifier.of([model, copy.deepcopy(settled)]).settle(*moons[:2], moons[2:])
+    rows = []
+    first = model.networks_[0].module[0]
+    first.register_forward_hook(lambda *passed: rows.append(len(passed[2])))
+    quick = model.uncertainty(moons[2], error_rate=0.05)
+    assert quick.n_draws.max() > 100
+    assert sum(passed for passed in rows if passed > 1) == len(moons[2])
+    many = model.uncertainty(moons[2])
+    full = quick.n_draws == many.n_draws
+    np.testing.assert_allclose(quick.mean[full], many.mean[full], atol=1e-6)
+    np.testing.assert_allclose(quick.strangeness, many.strangeness, atol=1e-3)
+
+
 def test_a_temperature_mends_probabilities_that_are_too_sure(moons):
     X, y, new, labels = moons
     cold = GPSClassifier(layer="auto", recipe=QUICK, random_state=0).fit(X, y)

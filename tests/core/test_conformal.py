@@ -15,17 +15,8 @@ def test_coverage_is_right_over_many_calibrations_whatever_the_predictive():
         ranks = rng.beta(0.3, 0.6, size=40)  # of a predictive that is biased and too narrow
         low, high = Conformal.of(ranks[:39]).levels(0.9, 1)[0]
         covered.append(low <= ranks[39] <= high)
-    assert np.mean(covered) == pytest.approx(0.9, abs=0.016)  # three standard errors
-
-
-@pytest.mark.parametrize("n", [20, 55])
-def test_coverage_of_few_rows_is_not_rounded_up(n):
-    """The next rank above 95% would cover 20 / 21 = .952 and 54 / 56 = .964."""
-    rng = np.random.default_rng(2)
-    ranks = rng.beta(0.8, 0.8, size=(6000, n + 1))
-    levels = np.array([Conformal.of(row[:n]).levels(0.95, 1)[0] for row in ranks])
-    covered = (levels[:, 0] <= ranks[:, n]) & (ranks[:, n] <= levels[:, 1])
-    assert covered.mean() == pytest.approx(0.95, abs=0.0085)  # three standard errors
+    # At least 90%, and at most 1 / 40 more; three standard errors are .016.
+    assert 0.9 - 0.016 < np.mean(covered) < 0.925 + 0.016
 
 
 def test_every_group_has_coverage_of_its_own():
@@ -51,8 +42,8 @@ def test_more_coverage_never_makes_narrower_intervals(ranks, coverage, more):
     conformal = Conformal.of(ranks)
     narrow, wide = (conformal.levels(level, 1)[0] for level in (coverage, coverage + more))
     assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]
-    inside = np.sum((np.array(ranks) >= narrow[0] - 1e-12) & (np.array(ranks) <= narrow[1] + 1e-12))
-    assert inside >= np.floor(coverage * (len(ranks) + 1) + 1e-9) or (narrow == [0.0, 1.0]).all()
+    inside = np.mean((np.array(ranks) >= narrow[0] - 1e-12) & (np.array(ranks) <= narrow[1] + 1e-12))
+    assert inside >= coverage - 1e-9
 
 
 def test_bad_input_is_named():

@@ -27,7 +27,7 @@ from torch.distributions import (
 )
 from torch.distributions import Laplace as LaplaceDistribution
 
-from gpsuq.core import expectations, supports
+from gpsuq.core import expectations, forms, outcomes, supports
 from gpsuq.core.distributions import Censored, Ordinal, Truncated, ZeroInflated
 from gpsuq.core.expectations import (
     draw_shifts,
@@ -522,7 +522,6 @@ def test_sampled_gradients_are_unbiased(make, y):
 
 
 def test_the_baseline_lowers_the_variance(monkeypatch):
-    from gpsuq.core import expectations
 
     # y far from all outcomes: rewards have a mean, which is what a baseline takes away.
     raw, y = parameters(1, 1, 4), torch.full((1, 1, 1), 30.0, dtype=torch.float64)
@@ -539,7 +538,7 @@ def test_the_baseline_lowers_the_variance(monkeypatch):
     def plain(distribution, outcomes, rewards):
         return (distribution.log_prob(outcomes) * rewards.detach()).mean((0, 3))
 
-    monkeypatch.setattr(expectations, "_score_function", plain)
+    monkeypatch.setattr(outcomes, "_score_function", plain)
     assert with_baseline < 0.7 * variance()
 
 
@@ -708,13 +707,12 @@ def test_a_subclass_has_the_closed_form_of_its_base(kernel):
 
 
 def test_the_most_specific_closed_form_is_taken(monkeypatch):
-    from gpsuq.core import expectations
 
     class Taller(Height):
         pass
 
     for name in ("_MEANS", "_PAIRS"):
-        monkeypatch.setattr(expectations, name, dict(getattr(expectations, name)))
+        monkeypatch.setattr(forms, name, dict(getattr(forms, name)))
     register_kernel_mean(Gaussian, Height)(lambda kernel, y, p: torch.full_like(p["cm"] + y, 0.25))
     distribution = Taller(parameters(C, N, M))
     y = torch.zeros(1, N, 1)

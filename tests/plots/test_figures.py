@@ -25,7 +25,9 @@ def close():
     plt.close("all")
 
 
-@pytest.mark.parametrize(("unit", "label"), [("unit", "per unit of area"), ("metre", "per square metre")])
+@pytest.mark.parametrize(
+    ("unit", "label"), [("unit", "per unit of area"), ("metre", "per m²"), ("foot", "per square foot")]
+)
 def test_an_intensity_has_its_unit_and_holes_are_outlined(rng, unit, label):
     window = Window(HOLED, unit)
     grid = Grid(window, 32, 16)
@@ -61,7 +63,9 @@ def table_of_draws(rng):
         lambda rng: class_boxplots(
             rng.random((9, 1)), np.zeros((1, 8, 8)), [BROKEN], truth=BROKEN, uqc=np.array([0.5])
         ),
-        lambda rng: envelope(l_envelope(rng.random((9, 2)), [rng.random((9, 2))] * 2, SQUARE), BROKEN),
+        lambda rng: envelope(
+            l_envelope(rng.random((9, 2)), [rng.random((9, 2))] * 2, SQUARE), Window(SQUARE.polygons, BROKEN)
+        ),
         lambda _: intensity(
             IntensitySurface(Grid(Window(SQUARE.polygons, BROKEN), 4, 4), np.ones((4, 4)), np.ones((4, 4)), {}),
             np.zeros((1, 2)),
@@ -75,6 +79,6 @@ def test_names_with_dollar_signs_are_names(figure, rng, tmp_path):
 
 def test_an_envelope_is_drawn_around_zero(rng):
     result = l_envelope(rng.random((50, 2)), [rng.random((50, 2)) for _ in range(5)], SQUARE)
-    ax = envelope(result, "metre").axes[0]
-    assert ax.get_xlabel() == "distance r (metre)"
-    assert np.allclose(ax.lines[0].get_ydata(), result.observed - result.distances)
+    ax = envelope(result, Window(SQUARE.polygons, "micron", 250.0)).axes[0]
+    assert ax.get_xlabel() == "distance r (µm)"
+    assert np.allclose(ax.lines[0].get_ydata(), 250.0 * (result.observed - result.distances))

@@ -1,5 +1,6 @@
 import copy
 import pickle
+import signal
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import gpsuq
 from gpsuq import GPSError, GPSPoissonProcess, GPSWarning
 from gpsuq.engine.generative import TrainingState
 from gpsuq.poisson.commands import facts
-from gpsuq.poisson.fit import PatternSource, in_tiles, simplest
+from gpsuq.poisson.fit import best_clearly
+from gpsuq.poisson.tiles import Folds, PatternSource, in_tiles
 from gpsuq.spatial import CovariateGrid, Grid, PointPattern, Window, cells_for, simulate_poisson
 from gpsuq.spatial.grids import TILE
 
@@ -129,7 +131,9 @@ def test_same_seed_same_numbers(points):
     spots = points[:5]
     assert np.array_equal(fits[0].intensity(spots), fits[1].intensity(spots))
     assert not np.array_equal(fits[0].intensity(spots), fits[2].intensity(spots))
-    assert fits[0].smoothness_path_.index.tolist() == [0.0, 0.5, 1.0, 2.0, 4.0]
+    names = fits[0].smoothness_path_.index.tolist()
+    assert names[:3] == ["constant", "waves 0.5", "waves 1.5"]
+    assert fits[0].smoothness_path_["weight"].sum() == pytest.approx(1.0)
 
 
 def test_units_do_not_matter(points):
@@ -173,10 +177,13 @@ def test_replicates_show_the_spread(rng):
         patterns = [rng.random((rng.poisson(60 * np.exp(sd * rng.normal() - sd**2 / 2)), 2)) for _ in range(30)]
         model = GPSPoissonProcess(**options).fit(patterns, SQUARE)
         loading = model.fit_.surfaces(np.array([[0.5, 0.5]])).loading
-        return float(np.sqrt(np.square(loading).sum(-1)).mean())
+        counts = np.array([len(pattern) for pattern in patterns])
+        beyond = np.sqrt(max(0.0, counts.var() - counts.mean())) / counts.mean()
+        return float(np.sqrt(np.square(loading).sum(-1)).mean()), beyond
 
-    assert loading(0.0) < 0.15
-    assert 0.4 < loading(0.7) < 1.0
+    assert loading(0.0)[0] < 0.15
+    found, beyond = loading(0.7)
+    assert found == pytest.approx(beyond, rel=0.5)
 
 
 def test_copies_and_pickles_are_the_same_model(model, points):
@@ -262,24 +269,23 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(model, points):
 
 
 def test_a_fit_goes_on_from_its_checkpoint(tmp_path, points, monkeypatch):
-    """Stopped while the chains are trained: the path of smoothness is read, not trained again."""
+    """Stopped while the chains are trained: the steps that were taken are not taken again."""
     whole = GPSPoissonProcess(**QUICK).fit(points, SQUARE).intensity(points)
     real, done = TrainingState.next_loss, []
 
     def next_loss(state):
         done.append(None)
-        if len(done) == 30:
-            raise KeyboardInterrupt
+        if len(done) == 15:
+            signal.raise_signal(signal.SIGINT)
         return real(state)
 
     monkeypatch.setattr(TrainingState, "next_loss", next_loss)
     with pytest.raises(KeyboardInterrupt, match="go on from there"):
         GPSPoissonProcess(**QUICK).fit(points, SQUARE, checkpoint=tmp_path / "kept")
-    assert len(list((tmp_path / "kept").iterdir())) == 1
     resumed = GPSPoissonProcess(**QUICK).fit(points, SQUARE, checkpoint=str(tmp_path / "kept"))
-    assert len(done) == 30 + QUICK["n_steps"]
+    assert len(done) == QUICK["n_steps"]
     assert np.array_equal(resumed.intensity(points), whole)
-    assert len(list((tmp_path / "kept").iterdir())) == 2
+    assert len(list((tmp_path / "kept").iterdir())) == 1
 
 
 def test_findings_are_kept(tmp_path, rng):
@@ -323,8 +329,8 @@ def test_tiles_hold_neighbouring_cells():
 def source(points, n_folds=4):
     grid = Grid.with_cells(SQUARE, cells_for(len(points)))
     inputs = torch.from_numpy(grid.nodes.reshape(-1, 2)).float()
-    left_out = [(0, fold) for fold in range(n_folds)]
-    return PatternSource(grid, inputs, [grid.cell_of(points)], left_out, n_folds, 2, 0), grid
+    folds = Folds.split([points], n_folds, n_folds, 0)
+    return PatternSource(grid, inputs, [grid.cell_of(points)], folds, 1, 2, 0), grid
 
 
 def test_every_point_is_left_out_once(points):
@@ -333,7 +339,6 @@ def test_every_point_is_left_out_once(points):
     assert torch.equal(held, torch.from_numpy(in_tiles(grid.counts(points))).float())
     sizes = tiles.held_out().y.sum((1, 2, 3))
     assert sizes.max() > sizes.min()  # as many as chance left out, or the level would seem to be known
-    assert tiles.n_trained().mean() == pytest.approx(len(points))
 
 
 def test_training_and_held_out_exposure_add_up(points):
@@ -348,15 +353,11 @@ def test_training_and_held_out_exposure_add_up(points):
     )
 
 
-def test_the_level_is_known_as_well_as_its_count():
-    """A constant from n points has a relative standard error of n^(-1/2); 20 fits of 400 points, tolerance a third."""
-    errors = []
-    for seed in range(20):
-        points = np.random.default_rng(seed).random((400, 2))
-        fit = GPSPoissonProcess(**QUICK | {"n_chains": 10}, frequency=0.0, random_state=seed).fit(points, SQUARE).fit_
-        errors.append(np.square(fit.surfaces(np.array([[0.5, 0.5]])).apart).sum())
-    expected = 8 / 6 / 400  # the variance of Student's t with 8 degrees of freedom
-    assert np.mean(errors) == pytest.approx(expected, rel=0.35)
+def test_the_level_is_known_as_well_as_its_count(rng):
+    """A constant from n points has a relative standard error of n^(-1/2), and is given one a little larger."""
+    fit = GPSPoissonProcess(**QUICK | {"n_chains": 5}, frequency=0.0).fit(rng.random((400, 2)), SQUARE).fit_
+    error = np.square(fit.surfaces(np.array([[0.5, 0.5]])).apart).sum()
+    assert 1.0 / 400 <= error < 3.0 / 400
 
 
 def test_more_points_make_the_error_smaller():
@@ -389,7 +390,7 @@ def test_patterns_are_taken_as_such(points):
 def test_missing_covariates_are_named(points):
     axis = np.linspace(0, 1, 5)
     values = np.tile(axis, (5, 1))
-    values[2, 2] = np.nan
+    values[2:4, 2:4] = np.nan  # between fewer, what is known is taken
     with pytest.raises(GPSError, match="'x' is missing inside the window, near"):
         GPSPoissonProcess(**QUICK).fit(points, SQUARE, covariates=[CovariateGrid("x", axis, axis, values)])
 
@@ -408,10 +409,9 @@ def test_several_islands(points):
     assert model.integral() == pytest.approx(len(inside), rel=1e-3)
 
 
-def test_the_smoothest_of_equals_is_chosen(rng):
-    wave = np.where(np.arange(40) % 2, 0.1, -0.1)
-    scores = rng.normal(size=(1, 40)) + np.array([[0.0], [-0.001], [-0.5]]) + np.stack([wave, -wave, wave])
-    assert simplest("frequency", [0.0, 1.0, 2.0], scores).value == 2.0
-    assert simplest("frequency", [0.0, 1.0], scores[:2]).value == 0.0
-    table = simplest("frequency", [0.0, 1.0, 2.0], scores).table
-    assert table["excess"].min() == 0.0
+def test_the_best_is_chosen_where_it_is_clearly_better(rng):
+    """The scores of the issue: the best of three spreads is taken, not the largest."""
+    noise = rng.normal(size=(1, 40)) + 0.01 * rng.normal(size=(3, 40))
+    scores = noise + np.array([[-0.706], [-0.748], [-0.656]])
+    assert best_clearly("spread", [0.0, 0.5, 1.0], scores).value == 0.5
+    assert best_clearly("spread", [0.0, 0.5, 1.0], scores * [[1.0], [0.0], [1.0]] + [[0.0], [0.0], [9.0]]).value == 0.0

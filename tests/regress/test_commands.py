@@ -212,7 +212,7 @@ def test_a_column_of_names_is_told(data):
     pd.read_csv(data).assign(name=[f"person {row}" for row in range(90)]).to_csv(data, index=False)
     result = fit(data)
     assert result.exit_code == 0, result.output
-    assert "column 'name' holds a different text in every row" in " ".join(result.stderr.split())
+    assert "column name is different in every row" in " ".join(result.stdout.split())
 
 
 def test_a_model_is_not_overwritten_unasked(data):

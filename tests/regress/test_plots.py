@@ -6,8 +6,9 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 
+from gpsuq.plots.diagnostics import MOST_BARS, observed_and_predicted
 from gpsuq.plots.style import COLORS
-from gpsuq.regress.plots import MOST_BARS, density_strips, effect_curves, observed_and_predicted
+from gpsuq.regress.plots import density_strips, effect_curves
 
 LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
 

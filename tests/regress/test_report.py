@@ -68,8 +68,9 @@ def test_checks_are_json_and_make_the_same_page(fitted, checks):
     assert render(page) == render(checked_regression_page(model, checks))
     assert page.title == "Regression of response"
     assert checks["importance"]["index"][0] == checks["effects"][0]["name"] == "dose"
-    assert page.sections[0].title == "What to know first"
-    assert sum(isinstance(block, Picture) for section in page.sections for block in section.blocks) == 4
+    assert isinstance(page.picture, Picture)
+    assert sum(isinstance(block, Picture) for section in page.sections for block in section.blocks) == 3
+    assert "dose" in page.lead
 
 
 def test_rows_that_were_fitted_are_judged_by_chains_that_left_them_out(fitted, checks):

@@ -13,11 +13,21 @@ SQUARE = [[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]
 HOLE = [[0.5, 0.5], [0.5, 1], [1, 1], [1, 0.5], [0.5, 0.5]]
 
 
+def ring(corners):
+    """As spatstat has them: holes go round clockwise, and the first corner is not repeated."""
+    return dict(zip("xy", zip(*corners[:-1], strict=True), strict=True))
+
+
 @pytest.mark.parametrize(
     ("document", "area"),
     [
         ({"type": "rectangle", "xrange": [0, 3], "yrange": [-1, 1], "units": ["metre", "metres"]}, 6.0),
         ({"xrange": [0, 3], "yrange": [-1, 1]}, 6.0),
+        ({"type": ["polygonal"], "bdry": [ring(SQUARE), ring(HOLE)]}, 3.75),
+        (
+            {"type": "mask", "xcol": [0.5, 1.5], "yrow": [1, 3, 5], "m": [[True, True], [False, True], [True, False]]},
+            8.0,
+        ),
         ({"type": "Polygon", "coordinates": [SQUARE, HOLE]}, 3.75),
         ({"type": "MultiPolygon", "coordinates": [[SQUARE], [[[5, 5], [6, 5], [6, 6], [5, 5]]]]}, 4.5),
         ({"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [SQUARE]}}, 4.0),

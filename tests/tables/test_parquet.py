@@ -81,13 +81,18 @@ def test_csv_is_converted_in_parts_as_if_it_were_read_whole(tmp_path, monkeypatc
             "flag": rng.random(n) < 0.5,
             "spelled": ["?", *range(1, n - 1), "n/a"],
             "code": [f"{number:03}x" for number in range(n)],
+            "on": [f"{1 + number % 28}.{1 + number % 12}.2024" for number in range(n)],
+            "comma": [f"{number}.000,5" for number in range(n)],
         }
     )
     table.to_csv(tmp_path / "data.csv", sep=";", index=False)
     monkeypatch.setattr(parquet, "BLOCK", 7)
-    assert convert_csv(tmp_path / "data.csv", tmp_path / "data.parquet") == n
-    found, expected = read_table(tmp_path / "data.parquet"), read_table(tmp_path / "data.csv")
-    pd.testing.assert_frame_equal(found, expected)
+    for decimal in (None, ","):
+        assert convert_csv(tmp_path / "data.csv", tmp_path / "data.parquet", decimal) == n
+        found, expected = read_table(tmp_path / "data.parquet"), read_table(tmp_path / "data.csv", decimal)
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+        assert [kind.kind for kind in found.dtypes] == [kind.kind for kind in expected.dtypes]
+    assert found["comma"].tolist() == [1000.0 * number + 0.5 for number in range(n)]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gpsuq.speaking import (
     DataArgument,
+    DecimalOption,
     DropMissingOption,
     DropOption,
     ForceOption,
@@ -45,6 +46,7 @@ def fit(
         typer.Option("--by-class", help="With --target-error: a threshold for each class, whose rows err so often."),
     ] = False,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Passes over the rows.")] = None,
+    decimal: DecimalOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -69,7 +71,7 @@ def fit(
 
         if by_class and target_error is None:
             raise GPSError("--by-class needs the error that certain rows may have: add --target-error")
-        whole = read_table(data)
+        whole = read_table(data, decimal)
         table = split_table(
             whole, target, groups=None, weights=None, drop=drop or (), drop_missing=drop_missing, classes=True
         )

@@ -377,13 +377,13 @@ class RiskCoverage:
 
 
 def risk_coverage(score: ArrayLike, errors: ArrayLike) -> RiskCoverage:
-    """Return the curve for a score (higher is more uncertain) and flags of wrong predictions.
+    """Return the curve for a score (higher is more uncertain) and flags of wrong predictions, or how likely they are.
 
     >>> from gpsuq.classify.decisions import risk_coverage
     >>> risk_coverage([0.1, 0.2, 0.3, 0.9], [False, False, False, True]).risk  # the most uncertain one is wrong
     array([0.  , 0.  , 0.  , 0.25])
     """
-    scores, flags = np.asarray(score, dtype=np.float64), np.asarray(errors, dtype=bool)
+    scores, flags = np.asarray(score, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if scores.ndim != 1 or scores.shape != flags.shape or len(scores) == 0:
         raise GPSError(f"score and errors must be two vectors of one length, got {scores.shape} and {flags.shape}")
     if not np.isfinite(scores).all():

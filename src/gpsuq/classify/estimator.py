@@ -26,7 +26,7 @@ from gpsuq.classify.network import NetworkClassifier, like_weights
 from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
 from gpsuq.classify.settling import batches, best_temperature, combined_verdict, learned_familiarity
 from gpsuq.core.losses import class_score, log_score, probability_spread
-from gpsuq.core.noise import NoisyNetwork, affine_layers, noisify
+from gpsuq.core.noise import NoisyNetwork, Seen, affine_layers, noisify
 from gpsuq.core.seeds import random_block, seed_from
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
@@ -323,7 +323,7 @@ class GPSClassifier(NetworkClassifier):
     def _training_batches(self, X: Any, y: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield training data once, labels as numbers."""
         if y is None:
-            return ((x, torch.from_numpy(self.encoded(labels))) for x, labels in X)
+            return ((x.to(self._input_type), torch.from_numpy(self.encoded(labels))) for x, labels in X)
         return batches(self._inputs(X), torch.from_numpy(self.encoded(y)), shuffled=True)
 
     def _features(self, network: NoisyNetwork, x: Tensor) -> Tensor:
@@ -366,7 +366,8 @@ class GPSClassifier(NetworkClassifier):
             "uqc_level": self.uqc_level_,
             "certain_above": np.asarray(self.certain_above_).tolist(),
         }
-        return write_onnx(self.networks_[0], tuple(self.input_shape_), verdict, Path(path), force)
+        shape = tuple(self.input_shape_)
+        return write_onnx(self.networks_[0], shape, verdict, Path(path), force, self._input_type)
 
     def _split(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
         """Set a tenth of each class aside."""
@@ -409,11 +410,9 @@ class GPSClassifier(NetworkClassifier):
         if isinstance(network, NoisyNetwork):
             network.check(example)
             return network
-        if layer is None:
-            layer = next((name for name, item in network.named_modules() if isinstance(item, nn.Linear)), None)
-        if layer is None:
-            raise GPSError("the network has no affine layer (nn.Linear) where noise could enter")
-        return noisify(network, layer, self.ratio, example=example)
+        return noisify(
+            network, affine_layers(network, example)[0] if layer is None else layer, self.ratio, example=example
+        )
 
     def _feature_layers(self, network: nn.Module, head: str, layer: Any, example: Tensor) -> list[str]:
         """Return the layers whose inputs say how strange an observation is.
@@ -422,7 +421,7 @@ class GPSClassifier(NetworkClassifier):
         """
         if not isinstance(layer, str) or isinstance(network, NoisyNetwork) or layer == head:
             return [head]
-        raw = network.get_submodule(head).in_features == math.prod(example.shape[1:])
+        raw = example.is_floating_point() and network.get_submodule(head).in_features == math.prod(example.shape[1:])
         return [head, layer] if raw else [head]
 
     def _loss(self, recipe: Recipe) -> Loss:
@@ -455,23 +454,22 @@ class GPSClassifier(NetworkClassifier):
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         return self._passed(x, draws)[0]
 
-    def _passed(self, x: Tensor, draws: slice) -> tuple[Tensor, Tensor | None]:
+    def _passed(self, x: Tensor, draws: slice, seen: Sequence[Seen | None] = ()) -> tuple[Tensor, list[Seen | None]]:
         networks = self.networks_
         found: list[Tensor | None] = [None] * (draws.stop - draws.start)
-        strange = []
+        known = list(seen) or [None] * len(networks)
         for member, network in enumerate(networks):  # draw i is one of member i modulo their number
             own = slice(*(max(0, -(-(end - member) // len(networks))) for end in (draws.start, draws.stop)))
             if own.stop == own.start:
                 continue
-            weight = network.noisy_layers[0].noise_weight
-            noise = self._noise(network.noise_dim, own, member)
-            logits, strangeness = network.judged(x.to(weight), noise=noise[None].to(weight))
-            first = own.start * len(networks) + member - draws.start
-            found[first :: len(networks)] = logits.unbind(1)
-            strange.append(strangeness)
-        known = [each for each in strange if each is not None]
-        logits = torch.stack([each for each in found if each is not None], 1)
-        return logits, torch.stack(known).mean(0) if known else None
+            weight, before = network.noisy_layers[0].noise_weight, known[member]
+            noise = self._noise(network.noise_dim, own, member)[None].to(weight)
+            if before is None:
+                logits, known[member] = network.judged(like_weights(network, x), noise=noise)
+            else:
+                logits = network.again(before, noise=noise)
+            found[own.start * len(networks) + member - draws.start :: len(networks)] = logits.unbind(1)
+        return torch.stack([each for each in found if each is not None], 1), known
 
     def _noise(self, noise_dim: int, draws: slice, member: int) -> Tensor:
         """Return the noise of a member's draws with these numbers, (draws, q)."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpsuq.core.noise import NoisyNetwork, entering
+from gpsuq.core.noise import NoisyNetwork, Seen, entering
 from gpsuq.core.seeds import random_block
 from gpsuq.errors import GPSError, needs
 from gpsuq.storage.directories import HEAD_FILE, TRUNK_FILE, VERDICT_FILE, replaced
@@ -45,30 +45,35 @@ class _Trunk(nn.Module):
 class _Head(nn.Module):
     """All that runs from the noise on."""
 
-    def __init__(self, network: NoisyNetwork, layer: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, network: NoisyNetwork, one: Tensor) -> None:
         super().__init__()
-        self.network, self.layer, self.shape = network, layer, shape
+        self.network, self.one = network, one
 
     def forward(self, features: Tensor, noise: Tensor, strangeness: Tensor | None = None) -> Tensor:
-        blank = features.new_zeros(features.shape[0], *self.shape)  # its features are replaced, and dropped
-        with entering(self.network.module, self.layer, lambda _: (features,)):
-            return self.network._passed((blank,), features.shape[0], noise[None], strangeness)[0]
+        return self.network.again(Seen((self.one,), features, strangeness), noise=noise[None])
 
 
-def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str, Any], path: Path, force: bool) -> Path:
+def write_onnx(
+    network: NoisyNetwork,
+    shape: tuple[int, ...],
+    verdict: dict[str, Any],
+    path: Path,
+    force: bool,
+    dtype: torch.dtype = torch.float32,
+) -> Path:
     """Write trunk, head and verdict into a directory, after a comparison with the network itself; return the path.
 
-    ``shape`` is that of one input, ``verdict`` what the file beside the networks says. ``force`` replaces what was
-    exported before.
+    ``shape`` and ``dtype`` are those of one input, ``verdict`` what the file beside the networks says. ``force``
+    replaces what was exported before.
     """
     with needs("onnx", "exporting to ONNX"):
         import onnxruntime  # slow to load
         import onnxscript  # noqa: F401 (torch needs it)
     network = network._on_trial().float()
-    x, noise = _example(network, shape, _ROWS, _DRAWS)
+    x, noise = _example(network, shape, dtype, _ROWS, _DRAWS)
     network.check(x)
     layer = network.first_layer(x)
-    trunk, head = _Trunk(network, layer), _Head(network, layer, shape)
+    trunk, head = _Trunk(network, layer), _Head(network, x[:1])
     with torch.no_grad():
         seen = dict(zip(_SEEN, trunk(x), strict=False))
         exported = {
@@ -77,7 +82,7 @@ def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str,
         }
     sessions = tuple(onnxruntime.InferenceSession(exported[name]) for name in (TRUNK_FILE, HEAD_FILE))
     for rows, draws in ((1, 2), (2 * _ROWS, 3 * _DRAWS)):  # other numbers than those it was exported with
-        _compare(network, sessions, *_example(network, shape, rows, draws))
+        _compare(network, sessions, *_example(network, shape, dtype, rows, draws))
     try:
         with replaced(path, force=force) as directory:
             for name, content in exported.items():
@@ -88,9 +93,12 @@ def write_onnx(network: NoisyNetwork, shape: tuple[int, ...], verdict: dict[str,
     return path
 
 
-def _example(network: NoisyNetwork, shape: tuple[int, ...], rows: int, draws: int) -> tuple[Tensor, Tensor]:
-    """Return inputs (rows, ...) and noise (draws, q)."""
+def _example(
+    network: NoisyNetwork, shape: tuple[int, ...], dtype: torch.dtype, rows: int, draws: int
+) -> tuple[Tensor, Tensor]:
+    """Return inputs (rows, ...) and noise (draws, q); integers are 0 or 1, which every vocabulary has."""
     x = torch.randn(rows, *shape, generator=random_block(0, "export"))
+    x = x if dtype.is_floating_point else (x > 0).to(dtype)
     return x, network.draw_noise(1, draws, random_block(0, "export noise"))[0]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils import column_or_1d
-from torch import Tensor
+from torch import Tensor, nn
 
 from gpsuq.core.observations import check_finite_rows, lost_digits
+from gpsuq.core.seeds import unmoved
 from gpsuq.errors import GPSError, GPSWarning, listed
 from gpsuq.tables.reading import quoted
 
@@ -34,8 +37,30 @@ def warn_of_lost_digits(X: Any, names: NDArray[Any] | None) -> None:
         )
 
 
+def takes_integers(network: nn.Module | Callable[[], nn.Module] | None, few: Tensor) -> bool:
+    """Whether a network takes integers and no floating-point numbers, as one that begins with an embedding does.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> tokens = torch.tensor([[1, 2, 0]])
+    >>> takes_integers(nn.Embedding(3, 8), tokens), takes_integers(nn.Linear(3, 8), tokens)
+    (True, False)
+    """
+    if network is None or few.is_floating_point() or few.dtype == torch.bool:
+        return False
+    with unmoved(), torch.no_grad():
+        trial = copy.deepcopy(network) if isinstance(network, nn.Module) else network()
+        for dtype in (torch.get_default_dtype(), torch.int64):
+            try:
+                trial.eval()(few.to(dtype))
+            except (RuntimeError, TypeError, ValueError, IndexError, GPSError):
+                continue  # what is wrong with both is said where the network is tried
+            return dtype == torch.int64
+    return False
+
+
 class Mapped:
-    """Inputs in a file (``numpy.memmap``), checked in parts; those of some rows are a float32 tensor when asked for.
+    """Inputs in a file (``numpy.memmap``), checked in parts; those of some rows are a tensor when asked for.
 
     >>> import tempfile, numpy as np
     >>> from gpsuq.classify.inputs import Mapped
@@ -46,8 +71,8 @@ class Mapped:
     (100, (100, 1, 8, 8), torch.Size([5, 1, 8, 8]), torch.float32)
     """
 
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.array, self.shape = array, array.shape
+    def __init__(self, array: NDArray[Any], dtype: type[np.generic] = np.float32) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, dtype
         for start in range(0, len(array), _PART) if array.dtype.kind == "f" else ():
             check_finite_rows("X", self[start : start + _PART].numpy(), start)
 
@@ -56,7 +81,7 @@ class Mapped:
 
     def __getitem__(self, rows: slice | Tensor) -> Tensor:
         index = rows if isinstance(rows, slice) else rows.numpy()
-        return torch.from_numpy(np.array(self.array[index], dtype=np.float32))
+        return torch.from_numpy(np.array(self.array[index], dtype=self.dtype))
 
 
 def is_loader(X: Any) -> bool:

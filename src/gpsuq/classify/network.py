@@ -9,7 +9,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -28,13 +28,16 @@ from gpsuq.classify.decisions import (
     assess,
     combined_criterion,
     joined,
+    threshold_in_words,
     wrong,
 )
 from gpsuq.classify.findings import training_findings
-from gpsuq.classify.inputs import Mapped, is_loader, labels_of, warn_of_lost_digits
+from gpsuq.classify.inputs import Mapped, is_loader, labels_of, takes_integers, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
+from gpsuq.classify.plots import threshold_curves
 from gpsuq.classify.sequential import MeanTest, SequentialTest, draws_in_looks
-from gpsuq.classify.thresholds import threshold_for_coverage, threshold_for_error, thresholds_by_class
+from gpsuq.classify.thresholds import by_threshold, threshold_for_coverage, threshold_for_error, thresholds_by_class
+from gpsuq.core.noise import Seen
 from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import seed_from, seeded, unmoved
 from gpsuq.engine.diagnostics import Finding
@@ -46,18 +49,25 @@ from gpsuq.engine.progress import counting_bar, training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
 from gpsuq.engine.sources import ArrayBatches, Batches, LoaderBatches
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, listed
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
+
+_Seen = Sequence[Seen | None]
+"""By each network of a classifier that has noise."""
 
 DEFAULT_DRAWS = 200
 _FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of its features
 _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
 
-class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A network whose class probabilities have draws; subclasses say what is trained, and what a draw is.
 
     Examples
@@ -89,6 +99,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     }
     _most_draws: float = math.inf
     _temperature: float = 1.0
+    integers_: bool = False
     _strangeness_weight: float | None = None
     network_: nn.Module
     certain_above_: Threshold
@@ -118,9 +129,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         """Return the logits of the draws with these numbers, (n, draw, class); the same at every call."""
 
-    def _passed(self, x: Tensor, draws: slice) -> tuple[Tensor, Tensor | None]:
-        """Return those logits, and how strange observations are (n,), where the classifier knows that."""
-        return self._logits(x, draws), None
+    def _passed(self, x: Tensor, draws: slice, seen: _Seen = ()) -> tuple[Tensor, _Seen]:
+        """Return those logits, and what networks made of x before their noise; a later call need not do so again."""
+        return self._logits(x, draws), ()
 
     # --- fitting -----------------------------------------------------------------------------------------------------
 
@@ -223,8 +234,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             if not bool(torch.isfinite(x).all()):
                 raise GPSError(f"batch {number} of the DataLoader has NaN or infinite values in its inputs")
             if example is None:
+                self._learn_type(x[:_FEW])
                 warn_of_lost_digits(x, None)
-                example = x.float()
+                example = x.to(self._input_type)
             found.append(labels_of(y, len(x)))
             seen.update(fingerprint((x, found[-1])).encode())
         if example is None:
@@ -236,7 +248,16 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         n_batches = sum(len(labels) > 1 for labels in found)
         # What a loader changes at random, by numbers that torch does not seed, cannot tell data from others.
         digest = f"{seen.hexdigest()} in {counts}" if _repeats(loader, example, seed) else f"{counts}"
-        return LoaderBatches(loader, lambda y: torch.from_numpy(self.encoded(y)), n_batches, digest, seed), example
+        encode = lambda y: torch.from_numpy(self.encoded(y))  # noqa: E731
+        return LoaderBatches(loader, encode, n_batches, digest, seed, self._input_type), example
+
+    def _learn_type(self, few: Any) -> None:
+        """Learn from some inputs whether the network takes integers."""
+        self.integers_ = takes_integers(self.network, torch.as_tensor(few))
+
+    @property
+    def _input_type(self) -> torch.dtype:
+        return torch.int64 if self.integers_ else torch.float32
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
@@ -257,7 +278,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def _inputs(self, X: Any, *, reset: bool = False) -> Tensor | Mapped:
         """Check inputs (n, ...), or those of a ``DataLoader``, and return them as a tensor of floats.
 
-        An array of images in a file (``numpy.memmap``) stays there.
+        Integers stay what they are for a network that takes nothing else. An array of images in a file
+        (``numpy.memmap``) stays there.
         """
         if is_loader(X):
             with unmoved():  # a DataLoader draws a seed even where it does not shuffle
@@ -266,21 +288,27 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             X = X.detach().cpu().numpy()
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
+        if reset:
+            few = np.array(X[:_FEW])
+            self._learn_type(few if few.dtype.kind in "iu" else np.zeros(1))
+        dtype: type[np.generic] = np.int64 if self.integers_ else np.float32
         if X.ndim <= 2:
-            table = X
-            X = validated(self, X, reset=reset, dtype=np.float32, accept_sparse=False, ensure_min_samples=1)
+            table, kind = X, None if self.integers_ else dtype
+            X = validated(self, X, reset=reset, dtype=kind, accept_sparse=False, ensure_min_samples=1)
             if reset:
                 warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
         array = np.asarray(X)
         if array.dtype.kind not in "biuf":
             raise GPSError(f"X must hold numbers, got {array.dtype}")
+        if self.integers_ and array.dtype.kind not in "iu":
+            raise GPSError(f"X must hold integers, as the network takes nothing else, got {array.dtype}")
         if len(array) == 0:
             raise GPSError("X holds no observations")
         result: Tensor | Mapped
         if isinstance(X, np.memmap):
-            result = Mapped(X)
+            result = Mapped(X, dtype)
         else:
-            array = np.array(array, dtype=np.float32)  # a copy: the user's may be read-only
+            array = np.array(array, dtype=dtype)  # a copy: the user's may be read-only
             check_finite_rows("X", array.reshape(len(array), -1))
             result = torch.from_numpy(array)
         shape = array.shape[1:]
@@ -341,18 +369,19 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         parts, order = [], []
 
         def drawn_until_settled(start: int, part: Tensor) -> None:
-            waiting = np.arange(len(part))
+            waiting, seen = np.arange(len(part)), ()
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(looks)):
-                fresh, strange = self._probabilities(part[torch.from_numpy(waiting)], draws)
-                samples = np.concatenate([samples, fresh], 1)
+                fresh, seen = self._probabilities(part, draws, seen)
+                samples, strange = np.concatenate([samples, fresh], 1), _strangeness(seen)
                 done = settled(look, samples, strange)
                 if done.any():
                     parts.append(self._assessed(samples[done], None if strange is None else strange[done]))
                     order.append(start + waiting[done])
-                waiting, samples = waiting[~done], samples[~done]
+                waiting, samples, left = waiting[~done], samples[~done], torch.from_numpy(~done)
                 if len(waiting) == 0:
                     break
+                part, seen = part[left], [None if each is None else each[left] for each in seen]
 
         self._in_chunks(self._inputs(X), looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))
@@ -382,7 +411,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Apply a function to draws of class probabilities and to strangeness, part by part of the observations."""
         draws = slice(0, self._available(n_draws))
         x = self._inputs(X)
-        return self._in_chunks(x, draws.stop, lambda _, part: function(*self._probabilities(part, draws)))
+
+        def drawn(_: int, part: Tensor) -> T:
+            samples, seen = self._probabilities(part, draws)
+            return function(samples, _strangeness(seen))
+
+        return self._in_chunks(x, draws.stop, drawn)
 
     def _available(self, n_draws: int) -> int:
         """Return how many of the draws that were asked for there are."""
@@ -449,6 +483,19 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             self.certain_above_ = threshold(np.ones(len(best), dtype=bool))
         return self
 
+    def plot(self, X: Any, y: Any = None) -> Figure:
+        """Plot the share of observations that is certain by the threshold, and with labels how often that is wrong."""
+        verdicts = self.uncertainty(X)
+        errors = None if y is None else self._wrong(verdicts, y)
+        return threshold_curves(by_threshold(verdicts.uqc.max(1), errors, self.certain_above_))
+
+    def _compact(self) -> str:
+        above = threshold_in_words(self.certain_above_)
+        lead = f"Certain where a class has a probability above {above} in {1 - self.uqc_level_:.0%} of the draws."
+        if self._strangeness_weight is not None:
+            lead = f"Certain where the probability of a class and of being no stranger is above {above}."
+        return compact(f"{type(self).__name__} of {listed(self.classes_)}", lead, self.findings_)
+
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the classifier into a directory that :func:`gpsuq.load` reads.
 
@@ -474,21 +521,20 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             strangeness_weight=self._strangeness_weight,
         )
 
-    def _probabilities(self, x: Tensor, draws: slice) -> tuple[NDArray[np.float32], Array | None]:
-        """Return the class probabilities of some draws, as many of them at once as memory should hold, and strangeness.
+    def _probabilities(self, x: Tensor, draws: slice, seen: _Seen = ()) -> tuple[NDArray[np.float32], _Seen]:
+        """Return the class probabilities of some draws, as many of them at once as memory should hold.
 
-        The latter is (n,), or None where the classifier does not know it.
+        What was seen of x in an earlier call saves to run all before the noise again; it comes back too.
         """
-        step, strange = max(1, _ROWS // len(x)), None
-        parts = []
+        step, parts = max(1, _ROWS // len(x)), []
         with torch.no_grad():
             for start in range(draws.start, draws.stop, step):
-                logits, strange = self._passed(x, slice(start, min(start + step, draws.stop)))
+                logits, seen = self._passed(x, slice(start, min(start + step, draws.stop)), seen)
                 parts.append(torch.softmax(logits.float() / self._temperature, -1).cpu())
         result: NDArray[np.float32] = torch.cat(parts, 1).numpy()
         if not np.isfinite(result).all():
             raise GPSError("the network gives NaN or infinite outputs; check its weights and the scale of the inputs")
-        return result, None if strange is None else strange.double().cpu().numpy()
+        return result, seen
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -497,14 +543,22 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return tags
 
 
+def _strangeness(seen: _Seen) -> Array | None:
+    """Return how strange observations are (n,), the mean over the networks that know."""
+    known = [each.strangeness for each in seen if each is not None and each.strangeness is not None]
+    return torch.stack(known).mean(0).double().cpu().numpy() if known else None
+
+
 def _repeats(loader: Iterable[Any], example: Tensor, seed: int) -> bool:
     """Whether a loader that is opened again with the same seed begins with the same inputs."""
     with seeded(seed, "scan"):
         first = next(iter(loader), None)
-    return first is not None and torch.equal(first[0].float(), example)
+    return first is not None and torch.equal(first[0].to(example.dtype), example)
 
 
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:
-    """Move inputs to the device and floating-point type of the network's weights."""
+    """Move inputs to the device and floating-point type of the network's weights; integers stay integers."""
     weight = next(network.parameters(), None)
-    return x if weight is None else x.to(weight.device, weight.dtype)
+    if weight is None:
+        return x
+    return x.to(weight.device, weight.dtype if x.is_floating_point() else x.dtype)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpsuq.plots.style import COLORS, figure_style, plain
+from gpsuq.core.numbers import binomial_interval
+from gpsuq.plots.style import COLORS, figure_style, plain, subplots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,6 +82,37 @@ def class_boxplots(
         right.set_xticks(positions, names, rotation=0 if max(map(len, names)) < 4 else 30)
         right.set(xlabel="class", ylabel="class probability", ylim=(-0.03, 1.03), title=title)
         right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)  # beside the boxes, which may be tall
+    return figure
+
+
+def threshold_curves(found: Mapping[str, Any]) -> Figure:
+    """Plot the share that is certain and how often that is wrong, by the threshold of the verdict.
+
+    ``found`` is what :func:`gpsuq.classify.thresholds.by_threshold` returns; bands hold the error with 95% confidence.
+
+    >>> import numpy as np
+    >>> from gpsuq.classify.plots import threshold_curves
+    >>> from gpsuq.classify.thresholds import by_threshold
+    >>> figure = threshold_curves(by_threshold(np.array([0.3, 0.9]), np.array([True, False]), 0.5))
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['certain (%)', 'wrong, of the certain (%)']
+    """
+    above, certain = np.asarray(found["above"]), np.asarray(found["certain"])
+    count = 1 if found["wrong"] is None else 2
+    with subplots(count, 1, figsize=(6.4, 0.8 + 2.1 * count), sharex=True, squeeze=False) as (figure, axes):
+        axes[0, 0].plot(above, 100.0 * certain / found["n"], color=COLORS["gps"])
+        axes[0, 0].set(ylabel="certain (%)", ylim=(0.0, 103.0))
+        if found["wrong"] is not None:
+            wrong = np.asarray(found["wrong"])
+            low, high = binomial_interval(wrong, certain)
+            ax = axes[1, 0]
+            ax.fill_between(above, 100.0 * low, 100.0 * high, color=COLORS["warm"], alpha=0.3, linewidth=0)
+            ax.plot(above, 100.0 * wrong / certain, color=COLORS["bayes"])
+            ax.set(ylabel="wrong, of the certain (%)", ylim=(0.0, max(1.0, 250.0 * wrong[0] / certain[0])))
+        for ax in axes.flat:
+            if found["in_use"] is not None:
+                ax.axvline(found["in_use"], color=COLORS["data"], linestyle="--", linewidth=1, label="in use")
+        axes[-1, 0].set_xlabel("certain above")
     return figure
 
 

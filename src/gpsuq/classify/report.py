@@ -27,18 +27,34 @@ from gpsuq.classify.decisions import (
 from gpsuq.classify.findings import training_findings
 from gpsuq.classify.network import NetworkClassifier
 from gpsuq.classify.plots import reliability_curves, risk_coverage_curves
+from gpsuq.classify.reasons import reasons
+from gpsuq.classify.thresholds import by_threshold
 from gpsuq.core.noise import NoisyNetwork
+from gpsuq.core.numbers import binomial_interval
 from gpsuq.core.summaries import largest
+from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.settings import Recipe
 from gpsuq.errors import GPSError
 from gpsuq.plots.diagnostics import training_curve
-from gpsuq.reports.blocks import MOST_PARAMETERS, column_table, finding_blocks, row_names
-from gpsuq.reports.page import Block, Gallery, Page, Picture, Section, Table, Text, data_address, settings_table
+from gpsuq.reports.blocks import MOST_PARAMETERS, column_table, finding_blocks, row_names, trust
+from gpsuq.reports.page import (
+    Block,
+    Gallery,
+    Page,
+    Picture,
+    Section,
+    Table,
+    Text,
+    Threshold,
+    data_address,
+    settings_table,
+)
 from gpsuq.reports.saved import damage_told, frame_as_json, frame_from_json, read_checks
 from gpsuq.tables.reading import check_labels
 
 MOST_ITEMS = 400
 CLASSIFIER_PARTS = ("n", "target", "uncertain", "by_class", "quality", "gallery", "labels", "columns")
+LATER_PARTS = ("threshold",)
 NEEDS_ROWS = True
 IN_PYTHON = "classifier_page(gpsuq.load(path, network=...), X, y)"
 _RANKINGS = {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}
@@ -86,7 +102,7 @@ def classifier_page(
     >>> model = GPSClassifier(recipe=Recipe(epochs=2)).fit(X[:80], y[:80])
     >>> page = classifier_page(model, X[80:], y[80:])
     >>> [section.title for section in page.sections]
-    ['Gallery', 'Verdicts', 'Quality', 'Data', 'What was fitted', 'How to read this']
+    ['Observations', 'Verdicts', 'Quality', 'Data', 'What was fitted', 'How to read this']
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_page(page, Path(folder, "report.html")).name
     'report.html'
@@ -96,7 +112,10 @@ def classifier_page(
 
 def saved_page(model: NetworkClassifier | NoisyNetwork, directory: Path, *, progress: bool) -> Page | None:
     """Return the report of a saved classifier by what was kept about its rows; None where nothing was."""
-    if not isinstance(model, NetworkClassifier) or (checks := read_checks(directory, CLASSIFIER_PARTS)) is None:
+    if (
+        not isinstance(model, NetworkClassifier)
+        or (checks := read_checks(directory, CLASSIFIER_PARTS, LATER_PARTS)) is None
+    ):
         return None
     with damage_told(directory):
         return checked_classifier_page(model, checks)
@@ -129,6 +148,7 @@ def classifier_checks(
         "by_class": frame_as_json(_by_class(verdicts, errors)),
         "quality": None if labels is None or errors is None else _quality(verdicts, labels, errors),
         "gallery": _gallery(model, verdicts, labels, errors, X, images),
+        "threshold": by_threshold(verdicts.uqc.max(1), errors, model.certain_above_),
         "labels": None if labels is None else np.bincount(labels, minlength=len(verdicts.classes)).tolist(),
         "columns": _columns(model, X),
     }
@@ -138,23 +158,75 @@ def checked_classifier_page(model: NetworkClassifier, checks: Mapping[str, Any],
     """Return the report of a classifier by what :func:`classifier_checks` found of observations."""
     n, share, quality, target = checks["n"], checks["uncertain"], checks["quality"], checks["target"]
     facts = [("observations", f"{n:,}"), ("Uncertain", f"{share:.1%}")]
-    lead = f"{n:,} observations were judged; {share:.1%} are Uncertain."
+    lead = f"{1.0 - share:.1%} of {n:,} observations are certain"
     if quality is not None:
         certain = quality["certain_error"]
-        shown = "none is certain" if certain is None else f"{certain:.2%}"
-        facts += [("error", f"{quality['error']:.2%}"), ("error where certain", shown)]
-        lead += f" {quality['error']:.2%} of all predictions are wrong"
-        lead += "." if certain is None else f", {shown} of those that are certain."
+        shown = "none is certain" if certain is None else f"{certain:.1%}"
+        facts += [("error", f"{quality['error']:.1%}"), ("error where certain", shown)]
+        lead += "" if certain is None else f", and {shown} of these are wrong"
+        lead += f"; of all, {quality['error']:.1%} are."
+    else:
+        lead += "."
+    found = trust(_findings(model), *_advice(checks), *([] if quality is None else [_verdicts_hold(n, share, quality)]))
+    pictured = any(item["image"] for item in checks["gallery"]["items"])
     sections = [
-        Section("Gallery", _gallery_blocks(checks)),
-        Section("Verdicts", _verdict_blocks(checks)),
-        *([] if quality is None else [Section("Quality", _quality_blocks(quality))]),
-        Section("Data", _data_blocks(model, checks)),
-        Section("What was fitted", _fit_blocks(model)),
+        Section(
+            "Gallery" if pictured else "Observations", _gallery_blocks(checks), _strange(checks), folded=not pictured
+        ),
+        Section("Verdicts", _verdict_blocks(checks), "by predicted class"),
+        *([] if quality is None else [Section("Quality", _quality_blocks(quality), "of the probabilities")]),
+        Section("Data", _data_blocks(model, checks), "what was judged"),
+        Section("What was fitted", _fit_blocks(model), "settings, training and seed"),
         Section("How to read this", [Text(text) for text in _READING]),
     ]
     usual = "A classifier that says when it is uncertain" if target is None else f"Classes of {target}"
-    return Page(usual if title is None else title, lead, sections, facts)
+    block = None if checks["threshold"] is None else Threshold(**checks["threshold"])
+    return Page(usual if title is None else title, lead, sections, facts, found, block)
+
+
+def _verdicts_hold(n: int, share: float, quality: Mapping[str, Any]) -> Text:
+    """Say whether certain predictions are wrong less often than Uncertain ones."""
+    left = round(n * share)
+    kept, wrong_in_all = n - left, round(n * quality["error"])
+    lost = round(kept * (quality["certain_error"] or 0.0))
+    if not left or not kept:
+        return Text(f"{'All' if kept else 'No'} predictions are certain, so that verdicts tell none from the others.")
+    (_, high), (low, _) = binomial_interval(lost, kept), binomial_interval(wrong_in_all - lost, left)
+    rates = (
+        f"{lost:,} of {kept:,} certain predictions are wrong, and {wrong_in_all - lost:,} of {left:,} Uncertain ones"
+    )
+    if high < low:
+        return Text(f"Verdicts tell mistakes: {rates}.", "good")
+    return Text(f"{rates}: too few to show that verdicts tell mistakes.", "advice")
+
+
+def _advice(checks: Mapping[str, Any]) -> list[Text]:
+    """Return what is wrong with the verdicts and the probabilities, if anything."""
+    share, quality = checks["uncertain"], checks["quality"]
+    found = []
+    if share > _MANY_UNCERTAIN:
+        found.append(
+            f"{share:.0%} of the observations are Uncertain. Train longer, or set the threshold by validation data: "
+            "calibrate(X_val, y_val, target=0.9, of='coverage')."
+        )
+    if quality is None:
+        found.append("No labels were given, so that nothing here says how often predictions are wrong.")
+    elif (off := _diagram(quality).error) > _POOR_CALIBRATION:
+        found.append(
+            f"Stated probabilities are off by {off:.1%} on average. Judge by ranks, or set the threshold by validation "
+            "data with calibrate."
+        )
+    return [Text(text, "advice") for text in found]
+
+
+def _findings(model: NetworkClassifier) -> list[Finding]:
+    return model.findings_ or training_findings(model.losses_)  # early versions saved losses only
+
+
+def _strange(checks: Mapping[str, Any]) -> str:
+    items = checks["gallery"]["items"]
+    counts = {name: sum(bool(item[name]) for item in items) for name in ("uncertain", "wrong")}
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 _READING = (
@@ -168,13 +240,7 @@ _READING = (
 
 
 def _verdict_blocks(checks: Mapping[str, Any]) -> list[Block]:
-    by_class, share = frame_from_json(checks["by_class"]).rename_axis("predicted class"), checks["uncertain"]
-    advice = (
-        f"{share:.0%} of the observations are Uncertain. Train longer, or set the threshold by validation data: "
-        "calibrate(X_val, y_val, target=0.9, of='coverage')."
-    )
-    table = _most_frequent(by_class, "By predicted class")
-    return [table, Text(advice, "advice")] if share > _MANY_UNCERTAIN else [table]
+    return [_most_frequent(frame_from_json(checks["by_class"]).rename_axis("predicted class"), "By predicted class")]
 
 
 def _most_frequent(by_class: pd.DataFrame, caption: str) -> Table:
@@ -202,9 +268,12 @@ def _quality(verdicts: ClassUncertainty, labels: NDArray[np.int64], errors: Flag
     }
 
 
+def _diagram(quality: Mapping[str, Any]) -> Reliability:
+    return Reliability(**{name: np.asarray(values) for name, values in quality["reliability"].items()})
+
+
 def _quality_blocks(quality: Mapping[str, Any]) -> list[Block]:
-    diagram = Reliability(**{name: np.asarray(values) for name, values in quality["reliability"].items()})
-    blocks: list[Block] = [
+    return [
         Table(pd.DataFrame({"value": quality["values"]}), "Quality of the probabilities, lower is better"),
         Picture(
             risk_coverage_curves(_COVERAGES.tolist(), quality["risk"]),
@@ -212,16 +281,11 @@ def _quality_blocks(quality: Mapping[str, Any]) -> list[Block]:
             "What is wrong among the most certain observations, as more of them are kept.",
         ),
         Picture(
-            reliability_curves({"this classifier": diagram}),
+            reliability_curves({"this classifier": _diagram(quality)}),
             "Share of right predictions against the probability of the predicted class",
             "On the diagonal, a stated probability is how often the prediction is right.",
         ),
     ]
-    advice = (
-        f"Stated probabilities are off by {diagram.error:.1%} on average. Judge by ranks, or set the threshold by "
-        "validation data with calibrate."
-    )
-    return [*blocks, Text(advice, "advice")] if diagram.error > _POOR_CALIBRATION else blocks
 
 
 def _by_class(verdicts: ClassUncertainty, errors: Flags | None) -> pd.DataFrame:
@@ -248,6 +312,7 @@ def _gallery(
     """Return the observations that are shown one by one, and what their boxplots need."""
     n, names, pictures = len(verdicts), [str(name) for name in verdicts.classes], _pictures(X, images)
     mistaken = np.zeros(n, dtype=bool) if errors is None else errors
+    why = reasons(verdicts, model.certain_above_, combined=getattr(model, "strangeness_weight_", None) is not None)
     table = isinstance(X, pd.DataFrame)
     titles = [f"row {name}" for name in row_names(X.index)] if table else [f"observation {i + 1}" for i in range(n)]
     boxes = np.stack([*verdicts.quantiles.values(), verdicts.uqc], -1)
@@ -259,7 +324,9 @@ def _gallery(
             "image": None if pictures is None else thumbnail(pictures[row]),
             "label": None if labels is None else names[labels[row]],
             "prediction": names[int(verdicts.mean[row].argmax())],
+            "probability": round(float(verdicts.mean[row].max()), 4),
             "uncertain": bool(verdicts.uncertain[row]),
+            "reason": why[row],
             "wrong": bool(mistaken[row]),
             "scores": {name.replace("_", " "): float(f"{score[row]:.4g}") for name, score in scores},
             "classes": most_probable[row].tolist(),
@@ -360,5 +427,5 @@ def _fit_blocks(model: NetworkClassifier) -> list[Block]:
     losses: Sequence[float] = model.losses_
     if len(losses) > 1:
         blocks.append(Picture(training_curve(losses), "Mean loss of every epoch", "Training loss."))
-    findings = model.findings_ or training_findings(losses)  # early versions saved losses only
+    findings = _findings(model)
     return [*blocks, *finding_blocks(findings)] if findings else blocks

@@ -18,6 +18,7 @@ from gpsuq.core.losses import log_score
 from gpsuq.core.seeds import random_block
 
 _WEIGHTS = tuple(3e-4 * 1.25**power for power in range(23))  # up to 0.041: odds of 0.8 at a p-value of 0.05
+_BELIEF = 500  # observations that probabilities are believed for, beside those that were seen
 _MOST_HURT = 0.01  # by which share the area under the risk-coverage curve may grow
 _HOTTEST = 10.0
 _COVERAGES = (0.05, 0.995)  # neither none nor all are certain
@@ -83,19 +84,25 @@ def strangeness_weight(mean: ArrayLike, strangeness: ArrayLike, errors: ArrayLik
     """Return the largest weight of strangeness that leaves the ranking of mistakes as good as it is, within 1%.
 
     ``mean`` are probabilities (n, H), ``errors`` flags of wrong predictions, all of validation observations: no
-    strangers are needed. How good a ranking is says the area under the risk-coverage curve. The weight is between
-    0.0003 and 0.04: three of ten thousand familiar observations are strange enough for even odds in any case.
+    strangers are needed. How good a ranking is says the area under the risk-coverage curve. A few mistakes say little
+    of that: they count together with those of 500 observations that are wrong as often as their probabilities say,
+    strange or not. The weight is between 0.0003 and 0.04: three of ten thousand familiar observations are strange
+    enough for even odds in any case.
 
     >>> import numpy as np
-    >>> mean = np.column_stack([np.linspace(0.5, 1.0, 100), np.linspace(0.5, 0.0, 100)])
-    >>> wrong = np.arange(100) < 10
-    >>> round(strangeness_weight(mean, np.where(wrong, 5.0, 0.0), wrong), 3)  # the strange ones are mistakes
-    0.041
+    >>> mean = np.column_stack([np.linspace(0.5, 1.0, 2000), np.linspace(0.5, 0.0, 2000)])
+    >>> wrong = np.random.default_rng(0).random(2000) < mean[:, 1]
+    >>> weight = strangeness_weight(mean, np.where(wrong, 5.0, 0.0), wrong)  # the strange ones are mistakes
+    >>> few = strangeness_weight(mean[::100], np.where(wrong, 5.0, 0.0)[::100], wrong[::100])
+    >>> round(weight, 3), few < weight
+    (0.041, True)
     >>> strangeness_weight(mean, np.where(wrong, 0.0, 5.0), wrong)
     0.0003
     """
-    most = (1.0 + _MOST_HURT) * _area(mean, strangeness, errors, 0.0)
-    within = [weight for weight in _WEIGHTS if _area(mean, strangeness, errors, weight) <= most]
+    probabilities, flags = np.asarray(mean, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    believed = (len(flags) * flags + _BELIEF * (1.0 - probabilities.max(1))) / (len(flags) + _BELIEF)
+    most = (1.0 + _MOST_HURT) * _area(mean, strangeness, believed, 0.0)
+    within = [weight for weight in _WEIGHTS if _area(mean, strangeness, believed, weight) <= most]
     return max(within, default=_WEIGHTS[0])
 
 

@@ -111,6 +111,7 @@ def _described(estimator: NetworkClassifier) -> dict[str, Any]:
         "network": repr(estimator.network_),
         "classes": _written_classes(estimator.classes_),
         "input_shape": list(estimator.input_shape_),
+        "integers": estimator.integers_,
         SECONDS: estimator.seconds_,
         "feature_names": None if names is None else [str(name) for name in names],
         "fitted": {name: getattr(estimator, name) for name in _FITTED}
@@ -135,6 +136,7 @@ def _restored(config: dict[str, Any], tensors: dict[str, Tensor], network: Netwo
     estimator.network = network if config["own_network"] else None
     estimator.classes_ = _read_classes(config["classes"])
     estimator.input_shape_ = tuple(int(size) for size in config["input_shape"])
+    estimator.integers_ = bool(config.get("integers", False))
     for name in _FITTED:
         setattr(estimator, name, config["fitted"][name])
     estimator.seconds_ = config[SECONDS] if SECONDS in config else config["fitted"]["seconds_"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from gpsuq.classify.decisions import Array, Flags, risk_coverage
+from gpsuq.classify.decisions import Array, Flags, Threshold, risk_coverage
 from gpsuq.errors import GPSError
 
 
@@ -87,6 +88,31 @@ def thresholds_by_class(uqc: ArrayLike, threshold: Callable[[Flags], float], cla
         except GPSError as error:
             raise GPSError(f"class {name!r}: {error}") from error
     return np.array(found)
+
+
+def by_threshold(best: Array, errors: Flags | None, certain_above: Threshold) -> dict[str, Any]:
+    """Return how many observations are certain, and how many of these are wrong, by one threshold for all classes.
+
+    ``best`` holds max t_h of each; thresholds that leave none certain are not listed.
+
+    >>> import numpy as np
+    >>> from gpsuq.classify.thresholds import by_threshold
+    >>> found = by_threshold(np.array([0.3, 0.9]), np.array([True, False]), 0.5)
+    >>> place = found["above"].index(0.5)
+    >>> found["certain"][place], found["wrong"][place], found["certain"][0], found["wrong"][0]
+    (1, 0, 2, 1)
+    """
+    used = np.asarray(certain_above, dtype=float)
+    in_use = [float(used)] if used.ndim == 0 else []
+    grid = np.concatenate([np.linspace(0.0, 0.99, 100), np.quantile(best, np.linspace(0.0, 1.0, 101)), in_use])
+    above = [float(value) for value in np.unique(grid.round(4)) if (best > value).any()]
+    return {
+        "above": above,
+        "certain": [int((best > value).sum()) for value in above],
+        "wrong": None if errors is None else [int(errors[best > value].sum()) for value in above],
+        "n": len(best),
+        "in_use": in_use[0] if in_use else None,
+    }
 
 
 def _fewest(error: float, confidence: float) -> float:

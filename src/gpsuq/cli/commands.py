@@ -11,6 +11,7 @@ import typer
 from gpsuq.errors import GPSError
 from gpsuq.speaking import (
     CoverageOption,
+    DecimalOption,
     ForceOption,
     JsonOption,
     OutOption,
@@ -25,6 +26,8 @@ from gpsuq.speaking import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from gpsuq.tables.cells import Decimal
 
 ModelArgument = Annotated[Path, typer.Argument(help="Directory of a saved model.")]
 
@@ -77,6 +80,7 @@ def data_get(
 def data_convert(
     source: Annotated[Path, typer.Argument(help="CSV file with a header.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    decimal: DecimalOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -88,7 +92,7 @@ def data_convert(
         from gpsuq.tables.parquet import convert_csv
 
         refuse_file(out, force=force)
-        n_rows = convert_csv(source, out)
+        n_rows = convert_csv(source, out, decimal)
     tell(console, [out], as_json=as_json, rows=n_rows)
 
 
@@ -120,6 +124,7 @@ def report(
     target: Annotated[
         str | None, typer.Option("--target", help="Column of outcomes or of true classes in that file.")
     ] = None,
+    decimal: DecimalOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -138,7 +143,7 @@ def report(
             raise GPSError(f"a page about {data} needs a file of its own: name it with --out FILE.html")
         if out is not None or not can_be_made_again(directory):
             refuse_file(path, force=force)
-        page = saved_page(directory, progress=watched()) if data is None else _judged(directory, data, target)
+        page = saved_page(directory, progress=watched()) if data is None else _judged(directory, data, target, decimal)
         write_page(page, path)
     tell(console, [path], as_json=as_json, title=page.title, facts=dict(page.facts))
 
@@ -152,6 +157,7 @@ def predict(
         Path | None, typer.Option("--out", help="CSV or Parquet file to write; otherwise they are printed.")
     ] = None,
     coverage: CoverageOption = 0.95,
+    decimal: DecimalOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -170,7 +176,7 @@ def predict(
         estimator = _predictor(model, "which predicts no rows; see gpsuq simulate")
         estimator.progress = watched()
         family = part_of(type(estimator).__name__, "commands")
-        parts = ParquetTable(data).frames() if is_streamed(data) else [read_table(data)]
+        parts = ParquetTable(data).frames() if is_streamed(data) else [read_table(data, decimal)]
         tables = (_covariates(estimator, model, part, data) for part in parts)
         results = (numbered(family.predicted(estimator, table, coverage)) for table in tables)
         if out is not None and out.suffix in PARQUET:  # never held as a whole
@@ -198,17 +204,17 @@ def _covariates(estimator: Any, model: Path, table: pd.DataFrame, name: Path) ->
     from gpsuq.tables.encoding import Encoding
     from gpsuq.tables.reading import check_numbers
 
-    encoding = Encoding.read(model)
-    encoded = encoding.encoded(table)
+    encoding, as_it_is = Encoding.read(model), get_tags(estimator).input_tags.string
+    encoded = table if as_it_is else encoding.encoded(table)
     columns = list(getattr(estimator, "feature_names_in_", encoded.columns))
     if missing := dict.fromkeys(encoding.source(column) for column in columns if column not in encoded):
         raise GPSError(f"{name} lacks the columns {', '.join(missing)} that the model was fitted with")
-    if not get_tags(estimator).input_tags.string:
+    if not as_it_is:
         check_numbers(encoded[columns], encoding)
     return encoded[columns]
 
 
-def _judged(model: Path, data: Path, target: str | None) -> Any:
+def _judged(model: Path, data: Path, target: str | None, decimal: Decimal | None) -> Any:
     """Return the report of a saved regression or classifier on the rows of a file."""
     from gpsuq.storage import part_of
     from gpsuq.tables.parquet import ParquetTable, is_streamed
@@ -217,7 +223,7 @@ def _judged(model: Path, data: Path, target: str | None) -> Any:
 
     estimator = _predictor(model, "and --data is for regressions and classifiers")
     stream = ParquetTable(data) if is_streamed(data) else None
-    table = read_table(data) if stream is None else sampled(stream)
+    table = read_table(data, decimal) if stream is None else sampled(stream)
     if target is not None:
         check_columns(table, [target])
     X = _covariates(estimator, model, table if target is None else table.drop(columns=target), data)

@@ -1,16 +1,14 @@
 r"""Intervals that cover by construction: the ranks of rows that were not fitted say which quantiles to take.
 
 Distributional conformal prediction: with :math:`u_i = F(y_i \mid x_i)` of n rows like those to come, of which the
-predictive has seen none, the score :math:`|u_i - \tfrac12|` of a new row is exchangeable with theirs: it is below the
-k-th smallest of them with probability k / (n + 1), whatever F is. The interval between the quantiles
-:math:`\tfrac12 \mp q` of F takes q between two of them, where the line through their probabilities is at 1 - alpha. So
-its coverage is by construction that of the score below or of the one above, 1 / (n + 1) apart, and 1 - alpha where
-scores between the two are spread evenly. Where 1 - alpha lies above n / (n + 1) no rank tells, and the interval is the
-whole line. To take the score above would cover at least 1 - alpha, but too much of few rows: 1.4 points of 55 at 95%.
+predictive has seen none, the score :math:`|u_i - \tfrac12|` of a new row is exchangeable with theirs. So the interval
+between the quantiles :math:`\tfrac12 \mp q` of F covers a new y with probability of at least 1 - alpha, and at most
+1 / (n + 1) more, where q is the k-th smallest score, :math:`k = \lceil (1 - \alpha)(n + 1) \rceil`, whatever F is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -86,8 +84,5 @@ class Conformal:
 
 
 def _half_width(scores: Array, coverage: float) -> float:
-    place = coverage * (len(scores) + 1)
-    if place > len(scores) + 1e-9:
-        return 0.5
-    # Below the smallest score there is 0: ranks of 1/2.
-    return float(np.interp(place, np.arange(len(scores) + 1), np.append(0.0, scores)))
+    place = math.ceil(coverage * (len(scores) + 1) - 1e-9)
+    return 0.5 if place > len(scores) else float(scores[place - 1])

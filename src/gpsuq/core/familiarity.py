@@ -34,6 +34,7 @@ _LEAST_SIZE = 1e-6  # of the mean variance, in units of the features' own
 _TAILS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # shares of familiar observations at which tails are read off
 _FEWEST_BEYOND = 10  # observations that a tail rests on
 _TIES = 1e-9  # of the largest distance: what differs by less is the same
+_SHAPES = (0.01, 0.5)  # of tails: from next to exponential, to one whose variance is just not infinite
 
 
 class Familiarity(nn.Module):
@@ -58,7 +59,9 @@ class Familiarity(nn.Module):
     total: Tensor  # (p, d), the same of all observations
     means: Tensor  # (class, d), in the coordinates of a class
     knots: Tensor  # (2, k), of the distances near and far
-    slopes: Tensor  # (2, k), by how much the slope of -log p grows there
+    slopes: Tensor  # (2, k), by how much the slope of -log p grows there, up to the last
+    rates: Tensor  # (2,), the slope behind the last
+    shapes: Tensor  # (2,), how soon that falls
 
     def __init__(self, n_features: int, n_classes: int) -> None:
         super().__init__()
@@ -69,6 +72,8 @@ class Familiarity(nn.Module):
         self.register_buffer("means", torch.zeros(n_classes, width))
         self.register_buffer("knots", torch.zeros(2, len(_TAILS) + 1))
         self.register_buffer("slopes", torch.zeros(2, len(_TAILS) + 1))
+        self.register_buffer("rates", torch.zeros(2))
+        self.register_buffer("shapes", torch.full((2,), _SHAPES[0]))
 
     def distances(self, features: Tensor) -> Tensor:
         """Return the distances near and far, (n, 2)."""
@@ -80,24 +85,28 @@ class Familiarity(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the strangeness of every row, between 0 and ``LARGEST``."""
-        beyond = (self.distances(features)[:, :, None] - self.knots).relu()
-        surprise = (beyond * self.slopes).sum(2) + features.new_tensor([math.log1p(-_FAR_SHARE), math.log(_FAR_SHARE)])
+        distances = self.distances(features)
+        last = self.knots[:, -1]
+        within = ((distances.minimum(last)[:, :, None] - self.knots).relu() * self.slopes).sum(2)
+        behind = (self.shapes * self.rates * (distances - last).relu()).log1p() / self.shapes
+        surprise = within + behind + features.new_tensor([math.log1p(-_FAR_SHARE), math.log(_FAR_SHARE)])
         return surprise.amax(1).clamp(0.0, LARGEST)
 
     def calibrate(self, features: Tensor) -> None:
         """Read off how seldom familiar observations, which were not in training, are as far as each distance."""
         for place, distance in enumerate(self.distances(features).double().T):
             knots, values = _tail(distance.sort().values)
-            # A mean excess, as the tail of an exponential law has it, says how it goes on behind the last.
-            gaps = torch.cat([torch.diff(knots), (distance - knots[-1]).relu().sum()[None] / _beyond(distance, knots)])
-            rises = torch.cat([torch.diff(values), values.new_ones(1)])
-            slopes = torch.where(gaps > _TIES * distance.abs().max(), rises / gaps, 0.0)  # none where many are equal
-            self.knots[place], self.slopes[place] = knots, torch.diff(slopes, prepend=slopes.new_zeros(1))
-
-
-def _beyond(distance: Tensor, knots: Tensor) -> int:
-    """Count the observations behind the last knot, 1 at least."""
-    return max(1, int((distance > knots[-1]).sum()))
+            tie = _TIES * distance.abs().max()
+            gaps, rises = torch.diff(knots), torch.diff(values)
+            slopes = torch.where(gaps > tie, rises / gaps, 0.0)  # none where many are equal
+            self.knots[place] = knots
+            self.slopes[place] = torch.diff(slopes, prepend=slopes.new_zeros(1), append=slopes.new_zeros(1))
+            # Behind the last a generalised Pareto law goes on, by the moments of what is there.
+            beyond = distance[distance > knots[-1]] - knots[-1]
+            mean, variance = (beyond.mean(), beyond.var()) if len(beyond) > 1 else (beyond.sum(), beyond.new_zeros(()))
+            shape = (0.5 * (1.0 - mean.square() / variance)).clamp(*_SHAPES) if variance > 0.0 else _SHAPES[0]
+            self.shapes[place] = shape
+            self.rates[place] = 1.0 / (mean * (1.0 - shape)) if mean > tie else 0.0
 
 
 def _tail(ordered: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ from gpsuq.errors import GPSError
 
 _VECTORS = 128
 _TRIED_ROWS, _TRIED_DRAWS = 3, 2
+_CLOSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 _TOLERANCE = 1e-3
 
 
@@ -60,12 +61,14 @@ class NoisyLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the affine map of the input, once for each draw where there is noise."""
-        plain = super().forward(input)
         now = _pass.get()
         if now is None or self not in now.noise:
-            return plain
+            return super().forward(input)
         if self in now.called:
             raise GPSError("the layer that was noisified is called twice in one pass: choose one that is called once")
+        if not now.called:
+            input = now.entered = input if now.entered is None else now.entered
+        plain = super().forward(input)
         moved = (self.noise_scale * now.noise[self]) @ self.noise_weight.T  # (row of noise, draw, out)
         rows = plain.unflatten(0, (-1, moved.shape[1])) if now.called else plain[:, None]
         now.called.add(self)
@@ -85,16 +88,35 @@ class NoisyLinear(nn.Linear):
         return f"{super().extra_repr()}, noise_dim={self.noise_dim}"
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What a network makes of observations before there is noise: it is the same for all draws.
+
+    ``entered`` (n, ...) is what enters the first noisy layer, ``strangeness`` (n,) is known where layers are watched;
+    ``one`` are the inputs of one observation, which take a pass to that layer.
+    """
+
+    one: tuple[Any, ...]
+    entered: Tensor
+    strangeness: Tensor | None
+
+    def __getitem__(self, rows: Tensor) -> Seen:
+        strangeness = None if self.strangeness is None else self.strangeness[rows]
+        return Seen(self.one, self.entered[rows], strangeness)
+
+
 @dataclass
 class _Pass:
     """One call of a network: the noise of each noisy layer, and those that were called, behind which draws are rows.
 
-    Noise is scaled by ``scale`` (n,), how strange observations are, where that is known.
+    Noise is scaled by ``scale`` (n,), how strange observations are, where that is known. What was given as ``entered``
+    takes the place of what reaches the first of the layers.
     """
 
     noise: dict[NoisyLinear, Tensor]
     called: set[NoisyLinear] = field(default_factory=set)
     strangeness: Tensor | None = None
+    entered: Tensor | None = None
     features: list[Tensor] = field(default_factory=list)
 
     @property
@@ -123,8 +145,10 @@ class NoisyNetwork(nn.Module):
     >>> noise = network.draw_noise(rows=1, draws=50)  # the same for all observations
     >>> network(torch.zeros(5, 4), noise=noise).shape
     torch.Size([5, 50, 3])
-    >>> outputs, strangeness = network.judged(torch.zeros(5, 4), noise=noise)  # None as long as no layer is watched
-    >>> strangeness is None
+    >>> outputs, seen = network.judged(torch.zeros(5, 4), noise=noise)
+    >>> seen.strangeness is None  # as long as no layer is watched
+    True
+    >>> bool(torch.equal(network.again(seen, noise=noise), outputs))  # all before the noise is not run again
     True
 
     Noise may enter at several layers. :meth:`check` tries them on a few observations:
@@ -200,11 +224,15 @@ class NoisyNetwork(nn.Module):
             raise GPSError(f"noise must have shape ({n} or 1, draws, {self.noise_dim}), got {tuple(noise.shape)}")
         return self._passed(inputs, n, noise)[0]
 
-    def judged(self, *inputs: Any, noise: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return outputs (n, draws, ...), and how strange each observation is (n,), where the network knows that."""
+    def judged(self, *inputs: Any, noise: Tensor) -> tuple[Tensor, Seen]:
+        """Return outputs (n, draws, ...), and what the network made of each observation before its noise."""
         if not self.tried:
             self.check(*inputs)
         return self._passed(inputs, len(inputs[0]), noise)
+
+    def again(self, seen: Seen, *, noise: Tensor) -> Tensor:
+        """Return the outputs (n, draws, ...) of other draws for observations that were seen, in evaluation."""
+        return self._passed(seen.one, seen.entered.shape[0], noise, seen)[0]  # len() would fix it in an export
 
     def features(self, *inputs: Any, layers: Sequence[str]) -> Tensor:
         """Return what enters some layers, in the order of their calls, in one row for each observation; without noise.
@@ -251,11 +279,11 @@ class NoisyNetwork(nn.Module):
         if len(now.features) == len(self.watched):
             now.strangeness = self.familiarity(torch.cat(now.features, 1))
 
-    def _passed(
-        self, inputs: tuple[Any, ...], n: int, noise: Tensor, strangeness: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
+    def _passed(self, inputs: tuple[Any, ...], n: int, noise: Tensor, seen: Seen | None = None) -> tuple[Tensor, Seen]:
         layers = self.noisy_layers
-        now = _Pass(dict(zip(layers, noise.split(self.noise_dims, -1), strict=True)), strangeness=strangeness)
+        now = _Pass(dict(zip(layers, noise.split(self.noise_dims, -1), strict=True)))
+        if seen is not None:
+            now.strangeness, now.entered = seen.strangeness, seen.entered
         before = _pass.set(now)
         try:
             output = self.module(*inputs)
@@ -271,7 +299,9 @@ class NoisyNetwork(nn.Module):
                 f"the network must give one row for each of the {n * draws} rows behind {self._where}, it gave "
                 f"{shape}: its layers behind the noise must not fix the number of rows"
             )
-        return output.reshape(n, draws, *output.shape[1:]), now.strangeness
+        assert now.entered is not None  # all layers were called
+        one = tuple(value[:1] if isinstance(value, Tensor) else value for value in inputs)
+        return output.reshape(n, draws, *output.shape[1:]), Seen(one, now.entered, now.strangeness)
 
     def _on_trial(self) -> NoisyNetwork:
         """Return a copy in evaluation with the same weights: to try it leaves modes and hooks of the network alone."""
@@ -311,7 +341,7 @@ class NoisyNetwork(nn.Module):
         self.tried = True
 
     def keep_features(self, *inputs: Any, head: str | None = None) -> None:
-        """Freeze all that runs before a layer, the first with noise by default: only what follows is still trained.
+        """Freeze all that runs before a layer, the first with noise by default: only what follows learns from now on.
 
         What is frozen keeps its weights and the statistics of its normalisation, and drops nothing out. A pass of some
         ``inputs`` shows which layers those are.
@@ -492,6 +522,14 @@ def _checked_layer(module: nn.Module, layer: str) -> nn.Linear:
         choices = ", ".join(map(repr, linear)) if linear else "none"
         raise GPSError(f"the network has no layer {layer!r}; affine layers in it: {choices}")
     target = named[layer]
+    around = next(
+        (item for name, item in named.items() if layer.startswith(f"{name}.") and isinstance(item, _CLOSED)), None
+    )
+    if around is not None:
+        raise GPSError(
+            f"layer {layer!r} is inside an nn.{type(around).__name__}, which uses its weights without calling it, or "
+            "adds its input again: noise cannot enter there; choose an nn.Linear behind it"
+        )
     if isinstance(target, NoisyLinear):
         raise GPSError(f"layer {layer!r} has a noise input already")
     if not isinstance(target, nn.Linear) or type(target).forward is not nn.Linear.forward:

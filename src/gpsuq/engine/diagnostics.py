@@ -98,7 +98,7 @@ def _sampled(state: TrainingState) -> Finding | None:
         f"kernel {type(kernel).__name__} and no support small enough to sum over, so {DEFAULT_OUTCOMES} outcomes of "
         "each draw were sampled: the score is right on average, but noisier; pass Algorithm(n_outcomes=...) for more "
         "of them (and no such warning), or register a closed form with "
-        "gpsuq.core.expectations.register_kernel_mean and register_kernel_pair",
+        "gpsuq.core.forms.register_kernel_mean and register_kernel_pair",
     )
 
 

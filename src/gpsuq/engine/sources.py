@@ -351,13 +351,20 @@ class LoaderBatches(Batches):
 
     ``length`` is the number of batches that a first pass found, ``found`` a digest of what it saw; a batch of one row
     is left out. A generator of the loader's own is seeded anew for every epoch, so that a resumed run sees the same.
+    Inputs become numbers of type ``dtype``.
     """
 
     def __init__(
-        self, loader: Iterable[Any], encode: Callable[[Any], Tensor], length: int, found: str, seed: int
+        self,
+        loader: Iterable[Any],
+        encode: Callable[[Any], Tensor],
+        length: int,
+        found: str,
+        seed: int,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.loader = shared_out(loader, _FEWEST_LABELLED)
-        self.encode, self.length, self.found, self.seed = encode, length, found, seed
+        self.encode, self.length, self.found, self.seed, self.dtype = encode, length, found, seed, dtype
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Labelled]:
         """Yield the loader's batches; those before ``start`` are passed over."""
@@ -365,7 +372,7 @@ class LoaderBatches(Batches):
         for (x, y), counts in side_by_side(passed_through(self.loader, self.seed, number, start)):
             seen += 1
             if seen <= self.length:
-                yield Labelled(x.float(), self.encode(y), counts)
+                yield Labelled(x.to(self.dtype), self.encode(y), counts)
         if seen != self.length:
             raise GPSError(
                 f"the DataLoader gave {self.length} batches at first and {seen} in epoch {number}: it must give the "

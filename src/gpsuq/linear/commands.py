@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gpsuq.speaking import (
     DataArgument,
+    DecimalOption,
     DropMissingOption,
     DropOption,
     ForceOption,
@@ -39,6 +40,7 @@ def fit(
     random_intercept: Annotated[
         bool, typer.Option("--random-intercept", help="Let the intercept vary, too; with --groups it does.")
     ] = False,
+    decimal: DecimalOption = None,
     seed: SeedOption = 0,
     steps: StepsOption = None,
     as_json: JsonOption = False,
@@ -70,7 +72,7 @@ def fit(
             table, n_rows = stream.sample_table(), stream.n_rows
             n_before = stream.table.n_rows if weights is None else n_rows
         else:
-            whole, stream = read_table(data), None
+            whole, stream = read_table(data, decimal), None
             table = split_table(whole, target, groups=groups, weights=weights, drop=left_out, drop_missing=drop_missing)
             n_before, n_rows = len(whole), len(table.X)
         estimator = GPSLinearRegression(

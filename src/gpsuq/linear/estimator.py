@@ -35,7 +35,10 @@ from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
 from gpsuq.linear.plots import coefficients
 from gpsuq.linear.sample import LinearSettings
+from gpsuq.plots.diagnostics import observed_and_predicted
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
+from gpsuq.tables.frames import as_pandas, identifiers, in_kind, numbers_of
 from gpsuq.tables.streaming import ParquetRows
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ _SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no 
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 
-class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Linear regression y_i = intercept + x_i' theta_i + e_i with a *law* of coefficients instead of one vector.
 
     :math:`(\theta_i, \sigma_i) = G(Z_i)` with :math:`Z_i \sim N(0, I)`. Where a test finds no difference between rows,
@@ -127,7 +130,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     True
     >>> model.explain_groups(data.X, data.y, np.arange(400) // 4).shape[0]
     100
-    >>> figure = model.plot_coefficients()
+    >>> coefficients, predictions = model.plot(), model.plot(data.X, data.y)
     >>> dict(model.to_datatree()["uq"].sizes)
     {'chain': 4, 'draw': 512, 'coef': 1}
 
@@ -211,12 +214,18 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if any(given is not None for given in (y, sample_weight, groups)):
                 raise GPSError("ParquetRows name target and weights, and have no groups: pass nothing beside them")
             X, y, weight, _ = everything.sample
+            table = None
             codes, self.n_features_in_ = None, X.shape[1]
             self.feature_names_in_ = np.array(everything.columns, dtype=object)
         else:
             _check_finite_targets(y)
+            table = as_pandas(X)
             X, y = validated(
-                self, X, y, y_numeric=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
+                *(self, numbers_of(X, type(self).__name__), y),
+                y_numeric=True,
+                dtype=np.float64,
+                ensure_all_finite=False,
+                ensure_min_samples=2,
             )
             check_finite_rows("X", X)
             y = y.astype(np.float64)
@@ -241,6 +250,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             _warn("without groups a random intercept can hardly be told from sigma: trust levels far apart only")
         with resumable(None if checkpoint is None else Path(checkpoint), keep=True):
             fit = fit_linear(X, y, weight, codes, names, settings, intercept=self.fit_intercept, everything=everything)
+        fit.findings.extend(identifiers(pd.DataFrame(X, columns=names) if table is None else table))
         self._set_fit(fit, settings.seed)
         for finding in self.findings_:
             if finding.code not in _SILENT:
@@ -353,9 +363,19 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tree
 
     def plot_coefficients(self, truth: Any = None) -> Figure:
-        """Plot the law of every coefficient with its mean's interval; see :func:`gpsuq.linear.plots`."""
+        """Plot the law of every coefficient, all on one axis; see :func:`gpsuq.linear.plots.coefficients`."""
         check_is_fitted(self)
-        return coefficients(self.draws_["slope"], self._names(), truth=truth)
+        return coefficients(self.draws_["slope"], self._names(), spread=self.fit_.units.spread, truth=truth)
+
+    def plot(self, X: Any = None, y: Any = None) -> Figure:
+        """Plot the coefficients; of rows X and y, what was observed against what is predicted, with 90% intervals."""
+        if X is None:
+            return self.plot_coefficients()
+        return observed_and_predicted(_targets(X, y), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+
+    def _compact(self) -> str:
+        columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd"]
+        return compact(type(self).__name__, self.verdict(), self.findings_, self.summary()[columns])
 
     # --- predictions -------------------------------------------------------------------------------------------------
 
@@ -363,21 +383,29 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Return the mean of the predictive at every row of X."""
         return self._covariates(X) @ self.coef_ + self.intercept_
 
+    @in_kind
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
-        """Return quantiles of new observations, one column per level, calibrated by rows that were not fitted."""
+        """Return quantiles of new observations, one column per level, calibrated by rows that were not fitted.
+
+        Frames come back as the kind that X is: of polars where X is.
+        """
         levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
         if not levels or not all(0.0 < level < 1.0 for level in levels):
             raise GPSError(f"levels must be between 0 and 1, got {levels}")
+        return self._quantiles(X, levels, levels)
+
+    def _quantiles(self, X: Any, levels: Sequence[float], names: Sequence[Any]) -> pd.DataFrame:
         found = []
         for _, block, mixture in self._predictive(X):
             scores = self.fit_.calibration.predictive_scores(np.asarray(levels), block)
             found.append(mixtures.at_normal_scores(scores, *mixture))
-        return pd.DataFrame(np.concatenate(found), columns=levels, index=_index(X))
+        return pd.DataFrame(np.concatenate(found), columns=list(names), index=_index(X))
 
+    @in_kind
     def predict_interval(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
         """Return an equal-tailed interval for new observations, in columns ``lower`` and ``upper``."""
         tail = (1.0 - check_coverage(coverage)) / 2.0
-        return self.predict_quantiles(X, [tail, 1.0 - tail]).set_axis(["lower", "upper"], axis=1)
+        return self._quantiles(X, [tail, 1.0 - tail], ["lower", "upper"])
 
     def predict_cdf(self, X: Any, y: Any) -> Array:
         """Return the probability of at most y at every row: uniform over rows where the predictive is right."""
@@ -417,6 +445,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         scores = [mixtures.kernel_score(y[seen], *mixture, width) for seen, _, mixture in self._predictive(X)]
         return float(np.average(np.concatenate(scores), weights=sample_weight))
 
+    @in_kind
     def explain_rows(self, X: Any, y: Any, *, groups: Any = None) -> pd.DataFrame:
         r"""Explain for each observation which parameters it speaks for.
 
@@ -427,15 +456,19 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``subgroup_probability``; ``outlier_score``, by how many nats y is more surprising than an ordinary observation
         of the model, one of the bulk of its noise; and ``outlier``, whether that is more than 5.
         """
+        return self._explained(X, y, groups)
+
+    def _explained(self, X: Any, y: Any, groups: Any) -> pd.DataFrame:
         covariates, y = self._covariates(X), _targets(X, y)
         codes = None if groups is None else group_codes(groups, len(y))
         means, others = rows.explain_rows(self.fit_, self.draws_, covariates, y, codes, self.seed_)
         names = [*self._names(), "intercept", "sigma"]
         return pd.DataFrame(means, columns=names, index=_index(X)).assign(**others)
 
+    @in_kind
     def explain_groups(self, X: Any, y: Any, groups: Any) -> pd.DataFrame:
         """Explain for each subject which parameters its rows speak for: a row per label, with how many rows."""
-        explained = self.explain_rows(X, y, groups=groups).set_axis(pd.Index(np.asarray(groups), name="group"))
+        explained = self._explained(X, y, groups).set_axis(pd.Index(np.asarray(groups), name="group"))
         by_group = explained.groupby(level=0, sort=True)
         first = by_group.first().drop(columns=["outlier_score", "outlier"])
         return first.assign(rows=by_group.size(), outliers=by_group["outlier"].sum())
@@ -444,7 +477,7 @@ class GPSLinearRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _covariates(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validated(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        X = validated(self, numbers_of(X, type(self).__name__), reset=False, dtype=np.float64, ensure_all_finite=False)
         check_finite_rows("X", X)
         return np.asarray(X)
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq.core.calibration import Calibration
 from gpsuq.engine.diagnostics import Finding
-from gpsuq.errors import listed
 from gpsuq.linear.equal import EqualFit
 from gpsuq.linear.evidence import Evidence
 from gpsuq.linear.sample import Rows
-from gpsuq.linear.units import identifiers
 
 Array = NDArray[np.floating]
 
@@ -22,7 +18,6 @@ _CHANGES = 1.25  # ratio of the 90% to the 10% quantile of the noise's scale
 _FEWEST_FOR_LEVELS = 100
 _APART, _SMALLEST = 4.0, 0.1  # standard deviations between two levels; share of the smaller
 _SWEEPS = 60
-_FEW = 5  # columns with a finding of their own
 
 
 FAILED = Finding(
@@ -33,8 +28,6 @@ FAILED = Finding(
 
 
 def describe(
-    X: Array,
-    names: Sequence[str],
     rows: Rows,
     equal: EqualFit,
     evidence: Evidence | None,
@@ -46,18 +39,8 @@ def describe(
         None if evidence is None else _curved(evidence, kind),
         None if evidence is None or kind != "equal" else _noise_varies(calibration, rows.columns, evidence),
         _levels(rows.residuals(equal.coefficients), rows.weight) if kind == "equal" else None,
-        *_identifiers(identifiers(X, names)),
     ]
     return [finding for finding in found if finding is not None]
-
-
-def _identifiers(names: Sequence[str]) -> list[Finding]:
-    """Return a finding for each of a few columns, and one for all others."""
-    few, others = names[:_FEW], names[_FEW:]
-    said = [f"column {name} has a different whole number in every row: if it is" for name in few]
-    if others:
-        said.append(f"columns {listed(others)} have different whole numbers in every row: if one is")
-    return [Finding("identifier", f"{start} a row number or an identifier, leave it out") for start in said]
 
 
 def _curved(evidence: Evidence, kind: str) -> Finding | None:

@@ -206,7 +206,7 @@ def fit_linear(
         path=path,
         evidence=evidence,
         reweighted=settings.n_chains > 1,
-        findings=failed + describe(X, names, rows, equal, evidence, chosen.calibration, chosen.kind),
+        findings=failed + describe(rows, equal, evidence, chosen.calibration, chosen.kind),
     )
 
 

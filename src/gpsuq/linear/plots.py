@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpsuq.core.numbers import shown_number
 from gpsuq.core.summaries import largest
-from gpsuq.plots.style import COLORS, figure_style, plain
+from gpsuq.plots.style import COLORS, figure_style, plain, subplots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,34 +18,51 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.floating]
 
-MOST_BOXES = 50
+MOST_BOXES = 30
 """Coefficients in one figure."""
 
+_LONGEST_NAME = 28
 
-def coefficients(draws: Array, names: Sequence[str], *, truth: Any = None) -> Figure:
-    """Plot boxes of the coefficients' draws (chain, draw, p): all of them, and the spread within chains beside.
 
-    Of very many coefficients the largest are shown.
+def coefficients(
+    draws: Array, names: Sequence[str], *, spread: Any = None, truth: Any = None, target: str = "the target"
+) -> Figure:
+    """Plot draws of the coefficients (chain, draw, p) on one axis: all of them, and the spread within chains below.
+
+    ``spread`` is a standard deviation for each column: coefficients are then what the target changes by where a column
+    changes by as much, the largest first, with their mean in the column's own unit beside them. Of very many the
+    largest are shown.
 
     >>> import numpy as np
     >>> from gpsuq.linear.plots import coefficients
-    >>> draws = np.random.default_rng(0).normal([1.0, -1.0], 0.1, size=(4, 100, 2))
-    >>> figure = coefficients(draws, ["age", "income"], truth=[1.0, -1.0])
-    >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    ['age', 'income']
+    >>> draws = np.random.default_rng(0).normal([1.0, -0.01], [0.1, 0.001], size=(4, 100, 2))
+    >>> figure = coefficients(draws, ["age", "income"], spread=[10.0, 2000.0], target="price")
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['income', 'age']
+    >>> figure.axes[0].get_xlabel()
+    'change of price for one standard deviation of the column'
     """
-    import matplotlib.pyplot as plt
-
-    n_all = len(names)
-    if n_all > MOST_BOXES:
-        chosen = largest(draws.mean((0, 1)), MOST_BOXES)
-        draws, names = draws[..., chosen], [names[place] for place in chosen]
-        truth = None if truth is None else np.asarray(truth)[chosen]
-    with figure_style():
-        figure, axis = plt.subplots(figsize=(max(4.0, 1.2 + 0.5 * len(names)), 3.6))
-        _gps_boxes(axis, draws)
-        _finish(axis, names, truth)
-        axis.set_ylabel("coefficient" if n_all == len(names) else f"the {len(names)} largest of {n_all:,} coefficients")
+    means = draws.mean((0, 1))
+    sizes = np.ones(len(names)) if spread is None else np.asarray(spread, dtype=float)
+    chosen = largest(means * sizes, MOST_BOXES)
+    order = chosen if spread is None else chosen[np.argsort(-np.abs(means * sizes)[chosen], kind="stable")]
+    shown = [plain(names[place], _LONGEST_NAME) for place in order]
+    with subplots(figsize=(6.8, 1.5 + 0.34 * len(order))) as (figure, axis):
+        _gps_boxes(axis, draws[..., order] * sizes[order], vertical=False)
+        if truth is not None:
+            _truth(axis, np.asarray(truth)[order] * sizes[order], vertical=False)
+        axis.axvline(0.0, color=COLORS["data"], linewidth=1, zorder=0)
+        axis.set_yticks(range(len(order)), shown)
+        axis.set_ylim(len(order) - 0.4, -0.6)
+        axis.grid(axis="y", visible=False)
+        few = "" if len(order) == len(names) else f" (the {len(order)} largest of {len(names):,})"
+        change = f"change of {plain(target)} for one standard deviation of the column"
+        axis.set_xlabel(("coefficient" if spread is None else change) + few)
+        if spread is not None:
+            own = axis.secondary_yaxis("right")
+            texts = [f"{shown_number(means[k])}  (sd {shown_number(sizes[k])})" for k in order]
+            own.set_yticks(range(len(order)), texts)
+            own.set_ylabel("mean coefficient, in units of its column")
         figure.legend(loc="outside upper center", ncols=1)
     return figure
 
@@ -70,17 +88,20 @@ def boxplot_comparison(gps: Array, posterior: Array, truth: Array, title: str) -
     return figure
 
 
-def _gps_boxes(axis: Axes, draws: Array) -> None:
+def _gps_boxes(axis: Axes, draws: Array, *, vertical: bool = True) -> None:
     p = draws.shape[-1]
-    _boxes(axis, draws.reshape(-1, p), -0.18, 0.32, COLORS["gps"], "all chains and draws")
+    _boxes(axis, draws.reshape(-1, p), -0.18, 0.32, COLORS["gps"], "all chains and draws", vertical=vertical)
     # With the same mean for all chains, what is left is heterogeneity.
     within = draws - draws.mean(1, keepdims=True) + draws.mean((0, 1))
-    _boxes(axis, within.reshape(-1, p), 0.18, 0.32, COLORS["light"], "within chains")
+    _boxes(axis, within.reshape(-1, p), 0.18, 0.32, COLORS["light"], "within chains", vertical=vertical)
 
 
-def _boxes(axis: Axes, draws: Array, shift: float, width: float, color: str, label: str) -> None:
+def _boxes(
+    axis: Axes, draws: Array, shift: float, width: float, color: str, label: str, *, vertical: bool = True
+) -> None:
     axis.boxplot(
         list(draws.T),
+        orientation="vertical" if vertical else "horizontal",
         positions=(np.arange(draws.shape[1]) + shift).tolist(),
         widths=width,
         whis=(2.5, 97.5),
@@ -95,9 +116,14 @@ def _boxes(axis: Axes, draws: Array, shift: float, width: float, color: str, lab
     axis.plot([], [], color=color, linewidth=6, alpha=0.75, label=f"{label} (50% and 95%)")
 
 
+def _truth(axis: Axes, values: Array, *, vertical: bool = True) -> None:
+    places = np.arange(len(values))
+    across, up = (places, values) if vertical else (values, places)
+    axis.plot(across, up, "x", color="#CC0000", markersize=7, markeredgewidth=1.8, label="truth")
+
+
 def _finish(axis: Axes, names: Sequence[str], truth: Any) -> None:
-    if truth is not None:
-        axis.plot(np.arange(len(names)), truth, "x", color="#CC0000", markersize=7, markeredgewidth=1.8, label="truth")
-    axis.set_xticks(range(len(names)), [plain(name) for name in names], rotation=0 if max(map(len, names)) < 4 else 45)
+    _truth(axis, np.asarray(truth))
+    axis.set_xticks(range(len(names)), names)
     axis.set_xlim(-0.7, len(names) - 0.3)
     axis.grid(axis="x", visible=False)

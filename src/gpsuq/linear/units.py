@@ -5,7 +5,6 @@ A fit is then the same whatever the units, the correlation of the columns and th
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,9 +25,6 @@ _NUMBERS = 1 << 24  # that draws may hold before equal ones share their memory
 _DEPENDENT = 1e-12  # eigenvalue of the correlation matrix, relative to the largest, that counts as zero
 _CONSTANT = 1e-12  # standard deviation of a column, relative to its size, that counts as zero
 _FARTHEST = 1e15  # squares must stay within float32
-_FEWEST_FOR_IDS = 20
-_ID_RANGE, _ID_SIZE = 1e6, 1e9
-_ID_NAME = re.compile(r"(^|[^a-z])(id|ids|index|key|row|rownames|number|no|nr|uuid)([^a-z]|$)|[a-z](Id|ID)$")
 
 
 @dataclass(frozen=True)
@@ -50,6 +46,11 @@ class LinearUnits:
     def rank(self) -> int:
         """Number of directions that training sees."""
         return int(self.matrix.shape[1])
+
+    @property
+    def spread(self) -> Array:
+        """Standard deviation of every column, as far as the directions that training sees hold it."""
+        return np.asarray(np.sqrt(np.square(np.linalg.pinv(self.matrix)).sum(0)))
 
     def design(self, X: Array) -> Array:
         """Whiten X and add a column for the level, of ones, or of zeros where there is none: (n, r + 1)."""
@@ -184,29 +185,6 @@ def _axes_by_rows(block: Array, weights: Array, constant: NDArray[np.bool_], *, 
     block[:, constant] = 0.0
     values, sides = np.linalg.eigh(block @ block.T)
     return _Axes(center, spread, constant, values, block.T @ (sides / np.sqrt(np.maximum(values, _DEPENDENT))))
-
-
-def identifiers(X: Array, names: Sequence[str]) -> list[str]:
-    """Return the names of columns that look like row numbers or identifiers: a different whole number in every row.
-
-    They are if they count the rows, if their name says so, if they range over more than a million, or if all are above
-    a billion.
-    """
-    if len(X) < _FEWEST_FOR_IDS:
-        return []
-    found = []
-    for name, column in zip(names, X.T, strict=True):
-        some = column[:_FEWEST_FOR_IDS]
-        if (some != np.rint(some)).any() or (column != np.rint(column)).any():
-            continue
-        ordered = np.sort(column)
-        if np.diff(ordered).min() <= 0:
-            continue
-        counts = bool((np.diff(column) == 1).all())
-        named = _ID_NAME.search(name) or _ID_NAME.search(name.lower())
-        if counts or named or ordered[-1] - ordered[0] > _ID_RANGE or ordered[0] > _ID_SIZE:
-            found.append(name)
-    return found
 
 
 def warn(message: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ from gpsuq.plots.style import COLORS, plain, subplots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+MOST_BARS = 300
+"""Rows whose interval is drawn."""
 
 _SMOOTHED_OVER = 50  # parts of the training whose steps are averaged: a single step's score is noisy
 _GROUP_COLORS = ("gps", "bayes", "good", "other", "warm", "light")
@@ -58,6 +61,38 @@ def pit_histogram(counts: Sequence[int], what: str) -> Figure:
         ax.bar((np.arange(bins) + 0.5) / bins, counts, width=0.92 / bins, color=COLORS["gps"])
         ax.set(xlabel="probability of at most y under its predictive", ylabel=what, xlim=(0, 1))
         figure.legend(loc="outside upper center")
+    return figure
+
+
+def some_points(n: int) -> NDArray[np.int64]:
+    """Return which of n rows figures of single rows show: all, or of very many some."""
+    return np.random.default_rng(0).permutation(n)[:MOST_BARS]
+
+
+def observed_and_predicted(
+    y: Any, predicted: Any, lower: Any, upper: Any, *, target: str = "y", coverage: float = 0.9
+) -> Figure:
+    """Plot observed outcomes against the mean of their predictive, with an interval for each row.
+
+    Outcomes outside their interval have a colour and a marker of their own. Of very many rows some are shown.
+
+    >>> from gpsuq.plots.diagnostics import observed_and_predicted
+    >>> figure = observed_and_predicted([1.0, 9.0], [1.5, 4.0], [0.0, 3.0], [2.0, 5.0], target="price")
+    >>> figure.axes[0].get_ylabel()
+    'observed price'
+    """
+    columns = [np.asarray(values, dtype=np.float64) for values in (y, predicted, lower, upper)]
+    some = some_points(len(columns[0]))
+    seen, mean, low, high = (values[some] for values in columns)
+    outside = (seen < low) | (seen > high)
+    with subplots(figsize=(6.2, 4.4)) as (figure, ax):
+        ax.vlines(mean, low, high, color=COLORS["light"], alpha=0.45, linewidth=1.2, label=f"{coverage:.0%} interval")
+        ends = [float(mean.min()), float(mean.max())]
+        ax.plot(ends, ends, color=COLORS["truth"], linewidth=1.0, linestyle="--", label="observed = predicted")
+        ax.plot(mean[~outside], seen[~outside], "o", color=COLORS["gps"], markersize=3.5, label="inside")
+        ax.plot(mean[outside], seen[outside], "D", color=COLORS["bayes"], markersize=4.5, label="outside")
+        ax.set(xlabel=f"predicted {plain(target)} (mean)", ylabel=f"observed {plain(target)}")
+        figure.legend(loc="outside upper center", ncols=4)
     return figure
 
 

@@ -67,9 +67,16 @@ def subplots(n_rows: int = 1, n_columns: int = 1, **options: Any) -> Iterator[tu
         yield plt.subplots(n_rows, n_columns, **options)
 
 
-def plain(name: object) -> str:
-    r"""Escape the dollar signs in the name of a column or class, which figures would take for mathematics."""
-    return str(name).replace("$", r"\$")
+def plain(name: object, longest: int | None = None) -> str:
+    r"""Escape the dollar signs in the name of a column or class, which figures would take for mathematics.
+
+    >>> from gpsuq.plots.style import plain
+    >>> plain("a name that is rather long", longest=10)
+    'a name th…'
+    """
+    text = str(name)
+    shown = text if longest is None or len(text) <= longest else f"{text[: longest - 1]}…"
+    return shown.replace("$", r"\$")
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

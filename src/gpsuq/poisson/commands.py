@@ -34,7 +34,7 @@ def fit(
     ] = None,
     covariate: Annotated[
         list[Path] | None,
-        typer.Option("--covariate", help="CSV grid with a JSON of its axes beside it; may be repeated."),
+        typer.Option("--covariate", help="GeoTIFF, or CSV grid with a JSON of its axes beside it; may be repeated."),
     ] = None,
     drop_missing: DropMissingOption = False,
     drop_outside: Annotated[bool, typer.Option("--drop-outside", help="Leave out points outside the window.")] = False,
@@ -54,7 +54,7 @@ def fit(
         from gpsuq.poisson.plots import envelope
         from gpsuq.poisson.report import poisson_page
         from gpsuq.reports.page import write_page
-        from gpsuq.spatial import read_covariate, read_window
+        from gpsuq.spatial import read_window
         from gpsuq.spatial.reading import read_points
         from gpsuq.storage import write_model
         from gpsuq.storage.directories import replaced, written_files
@@ -69,14 +69,13 @@ def fit(
             progress=watched(),
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
-        grids = [read_covariate(path) for path in covariate or ()]
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            estimator.fit(patterns, region, covariates=grids)
+            estimator.fit(patterns, region, covariates=covariate or ())
             write_model(estimator, folder)
             write_table(estimator.surface().to_frame(), folder / "intensity.csv", index=False)
             save_figure(estimator.plot(), folder / "intensity.png")
             fitness = estimator.goodness_of_fit()
-            save_figure(envelope(fitness, estimator.window_.unit), folder / "envelope.png")
+            save_figure(envelope(fitness, estimator.window_), folder / "envelope.png")
             write_page(poisson_page(estimator, fitness), folder / "report.html")
     files = written_files(out)
     if as_json:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pandas as pd
-
 from gpsuq.spatial.grids import Grid
+from gpsuq.spatial.rasters import Maps, coordinate_unit
 from gpsuq.spatial.windows import Array
 
 
 @dataclass(frozen=True)
-class IntensitySurface:
+class IntensitySurface(Maps):
     """Mean, standard deviation and quantiles of the intensity on a grid, (n_y, n_x), NaN outside the window.
 
     >>> import numpy as np
@@ -21,6 +20,15 @@ class IntensitySurface:
     >>> surface = model.surface(levels=(0.1, 0.9))
     >>> surface.mean.shape, sorted(surface.quantiles)
     ((32, 32), [0.1, 0.9])
+
+    For other tools: xarray with units and CRS, GeoPandas with the cells, and files for a GIS.
+
+    >>> sorted(surface.to_xarray().data_vars), len(surface.to_geopandas())
+    (['mean', 'q0.1', 'q0.9', 'sd'], 1024)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [surface.write(f"{folder}/intensity{suffix}").name for suffix in (".tif", ".geojson")]
+    ['intensity.tif', 'intensity.geojson']
     """
 
     grid: Grid
@@ -28,10 +36,10 @@ class IntensitySurface:
     sd: Array
     quantiles: dict[float, Array]
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each cell inside the window: centre, area, and mean, sd and quantiles of its intensity."""
-        inside = self.grid.inside
-        nodes = self.grid.nodes[inside]
-        columns = {"x": nodes[:, 0], "y": nodes[:, 1], "area": self.grid.exposure[inside]}
-        columns |= {"mean": self.mean[inside], "sd": self.sd[inside]}
-        return pd.DataFrame(columns | {f"q{level:g}": values[inside] for level, values in self.quantiles.items()})
+    @property
+    def maps(self) -> dict[str, Array]:
+        return {"mean": self.mean, "sd": self.sd} | {f"q{level:g}": map_ for level, map_ in self.quantiles.items()}
+
+    @property
+    def unit(self) -> str:
+        return f"1 / ({coordinate_unit(self.grid.window)})^2"

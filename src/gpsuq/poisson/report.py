@@ -11,11 +11,12 @@ import pandas as pd
 from gpsuq.core.mixtures import poisson_cumulative
 from gpsuq.poisson.estimator import GPSPoissonProcess
 from gpsuq.poisson.findings import findings
-from gpsuq.poisson.plots import density_unit, envelope, intensity_parts
+from gpsuq.poisson.plots import envelope, intensity_parts
 from gpsuq.reports.blocks import calibration, calibration_blocks, finding_blocks, randomised
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
 from gpsuq.spatial.grids import TILE
 from gpsuq.spatial.statistics import Envelope
+from gpsuq.spatial.units import shown_area, shown_density, shown_length
 from gpsuq.spatial.windows import Array
 
 _SURPRISING = 0.05
@@ -103,11 +104,12 @@ def _intensity_blocks(estimator: GPSPoissonProcess, parts: Mapping[str, Array]) 
     maps = {title: np.full(inside.shape, np.nan) for title in parts}
     for title, values in parts.items():
         maps[title][inside] = values
+    unit = shown_density(estimator.window_, estimator.integral() / estimator.window_.area).unit
     return [
         Picture(
             intensity_parts(estimator.surface(), max(estimator.points_, key=len), maps),
             "The points, the mean intensity and its relative uncertainty",
-            f"Mean intensity in {density_unit(estimator.window_)}, and standard deviations relative to it.",
+            f"Mean intensity in {unit}, and standard deviations relative to it.",
             wide=True,
         ),
     ]
@@ -132,10 +134,10 @@ def _count_blocks(estimator: GPSPoissonProcess) -> list[Block]:
     rates, counts = estimator.block_counts(side)
     below, at_most = (np.stack([poisson_cumulative(one - k, rates.T) for one in counts]) for k in (1, 0))
     found = calibration(randomised(below, at_most).ravel(), bins=_BINS)
-    width, height = (side * size for size in estimator.grid_.cell_size)
+    sides = [side * size for size in estimator.grid_.cell_size]
     note = (
-        f"Counts in blocks of {width:.4g} x {height:.4g} are compared with what the model says of a new pattern. It "
-        "has seen these points: on new ones it would be a little less right."
+        f"Counts in blocks of {shown_length(estimator.window_, max(sides)).text(*sides)} are compared with what the "
+        "model says of a new pattern. It has seen these points: on new ones it would be a little less right."
     )
     if estimator.spread_ > 0:
         note += " Blocks of one pattern may go up and down together; chance then explains more than it seems to."
@@ -154,7 +156,7 @@ def _distance_blocks(estimator: GPSPoissonProcess, result: Envelope) -> list[Blo
         )
     )
     what = "L function of the points with the envelope of simulated patterns"
-    figure = envelope(result, estimator.window_.unit)
+    figure = envelope(result, estimator.window_)
     return [verdict, Picture(figure, what, "Above the envelope: clustered; below: regular.")]
 
 
@@ -163,7 +165,7 @@ def _data(estimator: GPSPoissonProcess) -> pd.DataFrame:
     rows = {
         "patterns": str(len(estimator.points_)),
         "points": ", ".join(str(len(points)) for points in estimator.points_[:8]),
-        "area": f"{window.area:.6g} square {window.unit}",
+        "area": shown_area(window).text(window.area),
         "grid": f"{estimator.grid_.n_x} x {estimator.grid_.n_y} cells",
         "covariates": ", ".join(c.name for c in estimator.fit_.locations.covariates) or "none",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ from torch import Tensor
 
 from gpsuq.engine.fitting import check_parameters
 from gpsuq.files import module_tensors, under
+from gpsuq.poisson.errors import ErrorField, length_of
 from gpsuq.poisson.estimator import GPSPoissonProcess
-from gpsuq.poisson.fit import Choice, Locations, PoissonFit
+from gpsuq.poisson.law import Choice, KernelPart, PoissonFit
 from gpsuq.poisson.surfaces import Surface, SurfaceBody
+from gpsuq.poisson.tiles import Locations
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
 from gpsuq.spatial.windows import window_from_json
@@ -31,10 +33,11 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
         "grid": [grid.n_x, grid.n_y],
         "points": [len(pattern) for pattern in estimator.points_],
         "n_outside": estimator.n_outside_,
+        "marks": None if estimator.marks_ is None else [types.tolist() for types in estimator.marks_],
         "length": locations.length,
         "covariates": [covariate.name for covariate in locations.covariates],
         "frequency": fit.frequency,
-        "stretch": fit.stretch,
+        "error": asdict(fit.error),
         "smoothness_path": None if fit.smoothness is None else fit.smoothness.table.reset_index().to_dict("list"),
         "spread": fit.spread.value,
         "spread_path": fit.spread.table.reset_index().to_dict("list"),
@@ -42,6 +45,7 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
     }
     arrays = {
         "level": fit.level,
+        "weight": fit.weight,
         "center": locations.center,
         "covariate_center": locations.covariate_center,
         "covariate_scale": locations.covariate_scale,
@@ -49,6 +53,8 @@ def describe(estimator: GPSPoissonProcess) -> tuple[dict[str, Any], dict[str, Te
     }
     for place, covariate in enumerate(locations.covariates):
         arrays |= {f"covariate/{place}/{part}": getattr(covariate, part) for part in ("x", "y", "values")}
+    if fit.kernel is not None:
+        arrays["kernel"] = fit.kernel.image
     tensors = module_tensors(fit.body, "body/")
     return config, tensors | {name: torch.from_numpy(np.array(a, order="C")) for name, a in arrays.items()}
 
@@ -57,8 +63,17 @@ def check(config: dict[str, Any], shapes: Shapes) -> None:
     """Raise where the config says what cannot be, or other sizes than the tensors have."""
     params, names = config["params"], config["covariates"]
     number(config, "length", above=0.0)
-    for name in ("stretch", "frequency", "spread"):
+    for name in ("frequency", "spread"):
         number(config, name, least=0.0)
+    if "error" in config:
+        number(config["error"], "length", above=0.0)
+        number(config["error"], "factor", least=0.0)
+        if shapes["weight"] != shapes["level"]:
+            raise ValueError("weights and chains do not agree")
+        if "kernel" in shapes and len(shapes["kernel"]) != 2:
+            raise ValueError("the image of the kernels must have two dimensions")
+    else:  # as 0.1 wrote it
+        number(config, "stretch", least=0.0)
     count(params, "random_state")
     counts(config["grid"], "grid", least=1)
     count({"n_outside": 0} | config, "n_outside")  # early versions did not count them
@@ -66,6 +81,9 @@ def check(config: dict[str, Any], shapes: Shapes) -> None:
         raise ValueError("covariates must be names")
     if shapes["points"] != (sum(counts(config["points"], "points")), 2):
         raise ValueError("the numbers of points do not agree")
+    marks = config.get("marks")
+    if marks is not None and [len(types) for types in marks] != config["points"]:
+        raise ValueError("the numbers of points and marks do not agree")
     (n_chains,) = shapes["level"]
     if n_chains < 2:
         raise ValueError("a model needs chains")
@@ -80,22 +98,42 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     estimator = GPSPoissonProcess(**params | {"hidden": tuple(params["hidden"])})  # JSON has no tuples
     check_parameters(estimator)
     settings = estimator._settings()
-    covariates = tuple(
-        CovariateGrid(name, *(tensors[f"covariate/{place}/{part}"].numpy() for part in ("x", "y", "values")))
-        for place, name in enumerate(config["covariates"])
-    )
+    covariates = []
+    for place, name in enumerate(config["covariates"]):
+        x, y, values = (tensors[f"covariate/{place}/{part}"].numpy() for part in ("x", "y", "values"))
+        covariates.append(CovariateGrid(name, x, y, values))
     center, *scaling = (tensors[name].numpy() for name in ("center", "covariate_center", "covariate_scale"))
-    locations = Locations(center, config["length"], covariates, *scaling)
-    level, stretch = tensors["level"].numpy(), float(config["stretch"])
+    locations = Locations(center, config["length"], tuple(covariates), *scaling)
+    level = tensors["level"].numpy()
     path, frequency = config["smoothness_path"], float(config["frequency"])
     frequencies = (frequency,) * len(level)
     spec = Surface(frequencies, len(covariates), settings.waves, settings.hidden, settings.noise_dim)
     body = SurfaceBody(spec, 0)
     body.load_state_dict(under(tensors, "body/"))
-    smoothness = None if path is None else Choice(frequency, table(path, "frequency"))
+    smoothness = None if path is None else Choice(frequency, table(path, next(iter(path))))
     spread = Choice(float(config["spread"]), table(config["spread_path"], "spread"))
-    fit = PoissonFit(body.eval(), locations, level, smoothness, frequency, spread, stretch)
     grid = Grid(window_from_json(config["window"]), *config["grid"])
+    even = np.full(len(level), 1.0 / len(level))
+    weight = tensors["weight"].numpy() if "weight" in tensors else even
+    kernel = None
+    if "kernel" in tensors:
+        image = tensors["kernel"].numpy()
+        kernel = KernelPart(Grid(grid.window, image.shape[1], image.shape[0]), image)
+    error = ErrorField(**config["error"]) if "error" in config else ErrorField(1.0, 0.0)
+    fit = PoissonFit(body.eval(), locations, grid, level, weight, kernel, error, smoothness, frequency, spread)
+    if "error" not in config:
+        fit = replace(fit, error=_error_of_chains(fit, float(config["stretch"]), len(config["points"])))
     patterns = np.split(tensors["points"].numpy(), np.cumsum(config["points"])[:-1])
     estimator._set_fit(fit, grid, patterns, settings.seed, config.get("n_outside", 0), findings(config))
+    marks = config.get("marks")
+    estimator.marks_ = None if marks is None else [np.array(types, dtype=np.str_) for types in marks]
     return estimator
+
+
+def _error_of_chains(fit: PoissonFit, stretch: float, n_replicates: int) -> ErrorField:
+    """Return the errors of a fit of version 0.1, which held the differences between its chains, stretched."""
+    grid = fit.grid
+    nodes, exposure = grid.nodes[grid.inside], grid.exposure[grid.inside]
+    variance = stretch**2 * fit.chains(nodes)[0].var(0)
+    pooled = n_replicates * float(exposure @ (fit.mean(nodes) * variance)) / grid.window.area
+    return ErrorField(length_of(pooled, grid), 1.0 / n_replicates)

@@ -1,4 +1,4 @@
-"""Columns of a table as a network takes them: numbers standardised, gaps marked, text as zeros and ones."""
+"""Columns of a table as a network takes them: numbers and dates standardised, gaps marked, text as zeros and ones."""
 
 from __future__ import annotations
 
@@ -10,36 +10,46 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError, listed
+from gpsuq.tables.frames import as_pandas, days, is_dates
 
 Array = NDArray[np.floating]
 
 MOST_LEVELS = 50
 OTHER = "(other)"
 _EDGE_ROWS = 50_000
+_CYCLES = (365.2425, 7.0, 1.0)  # days: years, weeks, days
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: centre and scale of its numbers and whether any were missing, or the levels of its text."""
+    """One column: centre and scale of its numbers and whether any were missing, or the levels of its text.
+
+    Dates are numbers of days; ``cycles``, None of other columns, are the periods that count beside them.
+    """
 
     name: str
     center: float = 0.0
     scale: float = 1.0
     gaps: bool = False
     levels: tuple[str, ...] | None = None
+    cycles: tuple[float, ...] | None = None
 
     @property
     def width(self) -> int:
         """How many numbers it becomes."""
-        return 1 + self.gaps if self.levels is None else len(self.levels)
+        return 1 + self.gaps + 2 * len(self.cycles or ()) if self.levels is None else len(self.levels)
 
     def encoded(self, values: pd.Series) -> Array:
         """Return the numbers of its cells, (n, width)."""
         if self.levels is None:
-            numbers = _numbers(values)
+            numbers = _numbers(values) if self.cycles is None else days(values).to_numpy(dtype=np.float64)
             missing = np.isnan(numbers)
-            standard = np.where(missing, 0.0, (numbers - self.center) / self.scale)
-            return np.column_stack([standard, missing.astype(float)]) if self.gaps else standard[:, None]
+            parts = [np.where(missing, 0.0, (numbers - self.center) / self.scale)]
+            parts += [missing.astype(float)] if self.gaps else []
+            for period in self.cycles or ():
+                turn = 2.0 * np.pi * numbers / period
+                parts += [np.where(missing, 0.0, np.sin(turn)), np.where(missing, 0.0, np.cos(turn))]
+            return np.column_stack(parts)
         texts = _texts(values)
         texts = texts.where(texts.isin(self.levels), texts.str.removesuffix(".0"))  # codes beside gaps are read as 1.0
         place = {level: number for number, level in enumerate(self.levels)}
@@ -91,26 +101,21 @@ class Columns:
 
 def as_frame(X: Any) -> pd.DataFrame:
     """Return a table of pandas', polars' or NumPy's as a DataFrame of pandas'."""
-    import narwhals as nw
-
     if hasattr(X, "toarray"):
         raise GPSError("sparse tables are not supported: pass X.toarray(), or a table of fewer columns")
-    native = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(native, nw.DataFrame):
-        frame = native.to_pandas()
-    else:
-        array = np.asarray(X)
-        if np.iscomplexobj(array):
-            raise GPSError("Complex data not supported: X holds complex numbers")
-        if array.ndim != 2:
-            raise GPSError(
-                f"Expected 2D array, got {array.ndim}D array instead: X must be a table (rows, columns). Reshape your "
-                "data with X.reshape(-1, 1) if it is a single column"
-            )
-        frame = pd.DataFrame(array)
-        if array.dtype == object:
-            frame = frame.infer_objects()
-    return frame
+    frame = as_pandas(X)
+    if frame is not None:
+        return frame
+    array = np.asarray(X)
+    if np.iscomplexobj(array):
+        raise GPSError("Complex data not supported: X holds complex numbers")
+    if array.ndim != 2:
+        raise GPSError(
+            f"Expected 2D array, got {array.ndim}D array instead: X must be a table (rows, columns). Reshape your "
+            "data with X.reshape(-1, 1) if it is a single column"
+        )
+    frame = pd.DataFrame(array)
+    return frame.infer_objects() if array.dtype == object else frame
 
 
 def _is_text(values: pd.Series) -> bool:
@@ -132,12 +137,13 @@ def _numbers(values: pd.Series) -> Array:
 
 
 def _learned(name: str, values: pd.Series) -> Column:
-    if _is_text(values):
+    dates = is_dates(values)
+    if _is_text(values) and not dates:
         counts = _texts(values).value_counts()
         kept = counts.index[: MOST_LEVELS - 1 if len(counts) > MOST_LEVELS else MOST_LEVELS]
         levels = sorted(map(str, kept))
         return Column(name, levels=tuple([*levels, OTHER] if len(counts) > len(kept) else levels))
-    numbers = _numbers(values)
+    numbers = days(values).to_numpy(dtype=np.float64) if dates else _numbers(values)
     seen = numbers[~np.isnan(numbers)]
     if not len(seen):
         raise GPSError(f"column {name!r} holds nothing but missing values: leave it out")
@@ -146,7 +152,17 @@ def _learned(name: str, values: pd.Series) -> Column:
     if not np.isfinite([center, scale]).all():
         raise GPSError(f"column {name!r} varies by more than a number can hold: give it in another unit")
     flat = scale <= 1e-12 * abs(center) or scale == 0.0
-    return Column(name, center, 1.0 if flat else scale, gaps=len(seen) < len(numbers))
+    cycles = _cycles(seen) if dates else None
+    return Column(name, center, 1.0 if flat else scale, gaps=len(seen) < len(numbers), cycles=cycles)
+
+
+def _cycles(numbers: Array) -> tuple[float, ...]:
+    """Return the cycles that dates pass through twice at least, in steps of less than half of one."""
+    different = np.unique(numbers)
+    if len(different) < 2:
+        return ()
+    step = np.median(np.diff(different))
+    return tuple(period for period in _CYCLES if np.ptp(different) >= 2.0 * period and step < 0.5 * period)
 
 
 def check_names(columns: Columns, table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gpsuq.speaking import (
     DataArgument,
+    DecimalOption,
     DropOption,
     ForceOption,
     JsonOption,
@@ -45,6 +46,7 @@ def fit(
         bool,
         typer.Option("--drop-missing", help="Leave out rows without target, group or weight; other gaps may stay."),
     ] = False,
+    decimal: DecimalOption = None,
     seed: SeedOption = 0,
     steps: StepsOption = None,
     as_json: JsonOption = False,
@@ -57,9 +59,9 @@ def fit(
     with speaking() as console:
         from gpsuq.engine.checkpoints import resumable, unfinished
         from gpsuq.errors import GPSWarning
+        from gpsuq.plots.diagnostics import observed_and_predicted
         from gpsuq.plots.style import save_figure
         from gpsuq.regress.estimator import DEFAULT_STEPS, GPSRegressor
-        from gpsuq.regress.plots import observed_and_predicted
         from gpsuq.regress.report import checked_regression_page, regression_checks
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import frame_from_json, write_checks
@@ -67,7 +69,7 @@ def fit(
         from gpsuq.storage.directories import replaced, written_files
         from gpsuq.tables.reading import numbered, read_table, split_table, write_table
 
-        whole = read_table(data)
+        whole = read_table(data, decimal)
         table = split_table(
             *(whole, target),
             groups=groups,

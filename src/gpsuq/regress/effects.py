@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpsuq.errors import GPSError, listed
 from gpsuq.regress.columns import as_frame
 from gpsuq.regress.estimator import GPSRegressor
+from gpsuq.tables.frames import is_dates
 
 Array = NDArray[np.floating]
 
@@ -122,9 +123,12 @@ def _constant(column: pd.Series, value: Any, n: int) -> Any:
 
 
 def _values(column: pd.Series, most: int) -> list[Any]:
-    """Return values to show: all of a few, quantiles of many numbers, the most frequent of many texts."""
+    """Return values to show: all of a few, quantiles of many numbers or dates, the most frequent of texts."""
     seen = column.dropna()
     number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    if is_dates(column):
+        chosen = seen.sort_values().iloc[np.linspace(0, len(seen) - 1, _FEW_VALUES).round().astype(int)]
+        return list(dict.fromkeys(str(date.date()) for date in chosen))
     if not number:
         return sorted(seen.value_counts().index[:_FEW_VALUES].tolist(), key=str)
     numbers = seen.to_numpy(dtype=np.float64)

@@ -39,6 +39,7 @@ from gpsuq.regress.fit import (
 from gpsuq.regress.network import Tabular
 from gpsuq.regress.predictive import Predictive, outcomes_of
 from gpsuq.storage import save
+from gpsuq.tables.frames import identifiers
 
 DEFAULT_STEPS = 1500
 
@@ -185,7 +186,8 @@ class GPSRegressor(Predictive, RegressorMixin, BaseEstimator):  # type: ignore[m
         ----------
         X
             A table (n, p) of pandas', polars' or NumPy's. Numbers may be missing, and columns may hold text: the 50
-            most frequent values of each are told apart.
+            most frequent values of each are told apart. Dates count as days, and by their place in the year, the week
+            and the day where the rows cover two of these at least.
         y
             Outcomes, (n,) or (n, outputs).
         sample_weight
@@ -245,11 +247,13 @@ class GPSRegressor(Predictive, RegressorMixin, BaseEstimator):  # type: ignore[m
                 forest=self.network is None and not self._several and family.name in NORMAL_NAMES,
             )
         fit.rows = numbers[~apart][fit.rows]
+        fit.findings.extend(identifiers(frame))
         self._set_fit(fit)
         if apart.any():
             self.calibrate(frame[apart], targets[apart] if self._several else targets[apart, 0])
         for finding in self.findings_:
-            warnings.warn(finding.message, GPSWarning, stacklevel=3)
+            if finding.code != "identifier":
+                warnings.warn(finding.message, GPSWarning, stacklevel=3)
         return self
 
     def _learn_names(self, X: Any) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Figures of a regression: observed beside predicted, the predictive at single rows, how it changes with a column."""
+"""Figures of a regression: the predictive at single rows, and how it changes with a column."""
 
 from __future__ import annotations
 
@@ -14,38 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_BARS = 300
-"""Rows whose interval is drawn."""
-
 _PER_ROW = 2
 _LONGEST_LABEL = 14
-
-
-def observed_and_predicted(
-    y: Any, predicted: Any, lower: Any, upper: Any, *, target: str = "y", coverage: float = 0.9
-) -> Figure:
-    """Plot observed outcomes against the mean of their predictive, with an interval for each row.
-
-    Outcomes outside their interval have a colour and a marker of their own. Of very many rows some are shown.
-
-    >>> from gpsuq.regress.plots import observed_and_predicted
-    >>> figure = observed_and_predicted([1.0, 9.0], [1.5, 4.0], [0.0, 3.0], [2.0, 5.0], target="price")
-    >>> figure.axes[0].get_ylabel()
-    'observed price'
-    """
-    columns = [np.asarray(values, dtype=np.float64) for values in (y, predicted, lower, upper)]
-    some = np.random.default_rng(0).permutation(len(columns[0]))[:MOST_BARS]
-    seen, mean, low, high = (values[some] for values in columns)
-    outside = (seen < low) | (seen > high)
-    with subplots(figsize=(6.2, 4.4)) as (figure, ax):
-        ax.vlines(mean, low, high, color=COLORS["light"], alpha=0.45, linewidth=1.2, label=f"{coverage:.0%} interval")
-        ends = [float(mean.min()), float(mean.max())]
-        ax.plot(ends, ends, color=COLORS["truth"], linewidth=1.0, linestyle="--", label="observed = predicted")
-        ax.plot(mean[~outside], seen[~outside], "o", color=COLORS["gps"], markersize=3.5, label="inside")
-        ax.plot(mean[outside], seen[outside], "D", color=COLORS["bayes"], markersize=4.5, label="outside")
-        ax.set(xlabel=f"predicted {plain(target)} (mean)", ylabel=f"observed {plain(target)}")
-        figure.legend(loc="outside upper center", ncols=4)
-    return figure
 
 
 def density_strips(strips: Sequence[Mapping[str, Any]], *, target: str = "y") -> Figure:
@@ -136,12 +106,7 @@ def _boxes(ax: Axes, quantiles: pd.DataFrame) -> None:
     ax.bar(at, highest - lowest, bottom=lowest, width=0.5, color=COLORS["light"], alpha=0.35)
     ax.bar(at, high - low, bottom=low, width=0.5, color=COLORS["gps"], alpha=0.35)
     ax.hlines(middle, at - 0.25, at + 0.25, color=COLORS["bayes"], linewidth=2.0)
-    names = [_short(value) for value in quantiles.index]
+    names = [plain(value, _LONGEST_LABEL) for value in quantiles.index]
     ax.set_xticks(at, names, rotation=0 if sum(map(len, names)) < 30 else 45)
     ax.set_xlim(-0.6, len(at) - 0.4)
     ax.grid(axis="x", visible=False)
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return plain(text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…")

@@ -21,6 +21,7 @@ from gpsuq.regress.families import NORMAL_NAMES, Array, chosen_components
 from gpsuq.regress.fit import RegressionFit, calibrated_levels, calibrated_ranks, moments, output_of
 from gpsuq.regress.left_out import judges
 from gpsuq.regress.stacking import absolute_mean
+from gpsuq.tables.frames import in_kind
 
 OUTLIER = 5.0
 """Nats beyond an ordinary row that make a row an outlier."""
@@ -53,6 +54,7 @@ class Predictive:
         inside = np.exp(fit.center[output] + fit.scale[output] * mean + 0.5 * np.square(spread))
         return np.asarray(inside @ fit.weights)
 
+    @in_kind
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
         """Return quantiles of new observations, one column per level (per output and level, of several outputs)."""
         levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
@@ -73,6 +75,7 @@ class Predictive:
         columns = pd.MultiIndex.from_product([range(fit.n_outputs), names]) if self._several else list(names)
         return pd.DataFrame(np.concatenate(parts), columns=columns, index=_index(X))
 
+    @in_kind
     def predict_interval(self, X: Any, coverage: float = 0.95, *, groups: Any = None) -> pd.DataFrame:
         """Return an interval for new observations, in columns ``lower`` and ``upper``.
 
@@ -173,6 +176,7 @@ class Predictive:
         scale, center = self.fit_.scale, self.fit_.center
         return values * scale + center if name == "loc" else values * scale if name == "scale" else values
 
+    @in_kind
     def uncertainty(self, X: Any, *, by: Literal["variance", "score"] = "variance") -> pd.DataFrame:
         """Return how uncertain a new observation is at every row: ``total`` = ``aleatoric`` + ``epistemic``.
 
@@ -218,6 +222,7 @@ class Predictive:
             within += 0.5 * weight[each] * (apart[:, same] @ torch.from_numpy(weight[same])) / share[chain[each]]
         return total.numpy(), within.numpy()
 
+    @in_kind
     def explain_rows(self, X: Any, y: Any, *, fitted: bool = False) -> pd.DataFrame:
         r"""Explain for each observation which parameters it speaks for.
 

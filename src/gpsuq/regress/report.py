@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gpsuq.errors import GPSError
+from gpsuq.core.numbers import shown_number
+from gpsuq.errors import GPSError, listed
 from gpsuq.regress.effects import EFFECT_LEVELS, effect, importance, named_table
 from gpsuq.regress.estimator import GPSRegressor
 from gpsuq.regress.left_out import Judge, gathered, judges, thinned
-from gpsuq.regress.plots import density_strips, effect_curves, observed_and_predicted
+from gpsuq.regress.plots import density_strips, effect_curves
 from gpsuq.reports import blocks
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
 from gpsuq.reports.saved import damage_told, frame_as_json, frame_from_json, read_checks
@@ -282,28 +283,35 @@ def _uncertain(shown: pd.DataFrame, parts: Array) -> pd.DataFrame:
 
 def checked_regression_page(estimator: GPSRegressor, checks: Mapping[str, Any] | None) -> Page:
     """Return the report of a regression from what :func:`regression_checks` said about rows, if anything."""
-    title, family = "Regression", estimator.fit_.family.name
-    facts = [("outcomes", family), ("columns", str(estimator.n_features_in_))]
-    lead = "At every row the predictive is a whole distribution, a mixture over draws of its parameters."
-    judged = [Section("Checks", [Text(_NO_ROWS, "advice")])]
-    if checks is not None:
-        title += f" of {checks['target']}"
-        inside = f"{checks['coverage']['0.9']:.0%}"
-        facts = [("rows", f"{checks['n']:,}"), *facts, ("in 90% intervals", inside)]
-        lead = f"{checks['n']:,} rows, target {checks['target']}. {lead}"
-        if checks["looked_at"] < checks["n"]:
-            lead = f"{lead} Single rows, figures and the table of columns are those of {checks['looked_at']:,} of them."
-        judged = _judged_sections(checks)
-    return Page(
-        title,
-        lead,
-        [
-            Section("What to know first", blocks.finding_blocks(estimator.findings_)),
-            *judged,
-            Section("What was fitted", _fit_blocks(estimator)),
-        ],
-        facts,
-    )
+    fitted = Section("What was fitted", _fit_blocks(estimator), _mixed(estimator))
+    facts = [("outcomes", estimator.fit_.family.name), ("columns", str(estimator.n_features_in_))]
+    if checks is None:
+        without = Text(_NO_ROWS, "advice")
+        lead = "At every row the predictive is a whole distribution, a mixture over draws of its parameters."
+        trust = blocks.trust(estimator.findings_, without)
+        return Page("Regression", lead, [Section("Checks", [without]), fitted], facts, trust)
+    facts = [("rows", f"{checks['n']:,}"), *facts, ("in 90% intervals", f"{checks['coverage']['0.9']:.1%}")]
+    facts.append(("CRPS", shown_number(checks["crps"])))
+    lead = _lead(checks)
+    if checks["looked_at"] < checks["n"]:
+        lead += f" Single rows, figures and the table of columns are those of {checks['looked_at']:,} rows."
+    scored = _scored(checks)
+    calibrated = blocks.calibration_verdict(checks, "rows", advice=_MISFIT)
+    trust = [*blocks.trust(estimator.findings_, calibrated, scored), *([] if scored.kind == "advice" else [scored])]
+    picture = blocks.prediction_picture(frame_from_json(checks["shown"]), checks["target"])
+    return Page(f"Regression of {checks['target']}", lead, [*_judged_sections(checks), fitted], facts, trust, picture)
+
+
+def _lead(checks: Mapping[str, Any]) -> str:
+    """Say what predictions depend on, and how wide intervals are."""
+    shown, names = frame_from_json(checks["shown"]), [held["name"] for held in checks["effects"]]
+    half = shown_number(float((shown["95%"] - shown["5%"]).median()) / 2.0)
+    depends = f"Predictions of {checks['target']} depend most on {listed(names)}." if names else _NOTHING_MATTERS
+    return f"{depends} Half of the 90% intervals are narrower than \u00b1{half}."
+
+
+def _mixed(estimator: GPSRegressor) -> str:
+    return f"a mixture of {', '.join(f'{name} {weight:.0%}' for name, weight in estimator.members_.items())}"
 
 
 def _judged_sections(checks: Mapping[str, Any]) -> list[Section]:
@@ -312,32 +320,29 @@ def _judged_sections(checks: Mapping[str, Any]) -> list[Section]:
         "Predictive densities of single rows, from narrow to wide ones",
         "Diamonds are what was observed.",
     )
+    columns = frame_from_json(checks["columns"]).rename_axis("column")
+    inside = f"{checks['coverage']['0.9']:.1%} of the rows are inside their 90% intervals"
+    calibrated = blocks.calibration_blocks(checks, "rows", advice=_MISFIT)
+    effects = ", ".join(held["name"] for held in checks["effects"]) or "nothing"
     return [
-        Section("Observed and predicted", _prediction_blocks(checks)),
-        Section("Calibration", blocks.calibration_blocks(checks, "rows", advice=_MISFIT)),
-        Section("Distributions at single rows", [Text(_STRIPS_SAY), strips]),
-        Section("What predictions depend on", _effect_blocks(checks)),
-        Section("Rows", _row_blocks(checks)),
-        Section("Data", [Table(frame_from_json(checks["columns"]).rename_axis("column"), "Columns of the table")]),
+        Section("Calibration", [_scored(checks), *calibrated], inside),
+        Section("What predictions depend on", _effect_blocks(checks), effects),
+        Section("Rows", _row_blocks(checks), "the most surprising, and those of which least is known"),
+        Section("Distributions at single rows", [Text(_STRIPS_SAY), strips], "from narrow to wide"),
+        Section("Data", [Table(columns, "Columns of the table")], f"{len(columns)} columns"),
     ]
 
 
-def _prediction_blocks(checks: Mapping[str, Any]) -> list[Block]:
-    shown, without = frame_from_json(checks["shown"]), checks["crps_without_columns"]
-    figure = observed_and_predicted(*(shown[name] for name in ("y", "predicted", "5%", "95%")), target=checks["target"])
+def _scored(checks: Mapping[str, Any]) -> Text:
+    """Say how good predictions are beside those that see no column."""
+    without = checks["crps_without_columns"]
     gained = 1.0 - checks["crps"] / without if without > 0.0 else 0.0
-    said = f"The score of predictions (CRPS, lower is better) is {checks['crps']:.4g}"
-    if gained > 0.0:
-        said += f", {gained:.0%} less than that of one distribution for all rows, {without:.4g}."
-    else:
-        said += (
-            f", and one distribution for all rows has {without:.4g}: the columns say nothing about the outcome here."
-        )
+    said = f"The score of predictions (CRPS, lower is better) is {shown_number(checks['crps'])}"
+    one = f"one distribution for all rows has {shown_number(without)}"
     known = _LEFT_OUT if checks["left_out"] else _SEEN_BEFORE if checks["fitted"] else ""
-    return [
-        Text(f"{said} {known}".rstrip(), "plain" if gained > 0.0 else "advice"),
-        Picture(figure, "Observed outcomes against the mean of their predictive, with 90% intervals"),
-    ]
+    if gained > 0.0:
+        return Text(f"{said}, {gained:.0%} less than without columns: {one}. {known}".rstrip())
+    return Text(f"{said}, and {one}: the columns say nothing about the outcome here. {known}".rstrip(), "advice")
 
 
 def _effect_blocks(checks: Mapping[str, Any]) -> list[Block]:

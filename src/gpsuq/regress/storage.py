@@ -136,7 +136,13 @@ def _column(held: dict[str, Any]) -> Column:
     number(held, "center")
     number(held, "scale", above=0.0)
     one_of(held, "gaps", (True, False))
-    return Column(**held | {"levels": None if levels is None else tuple(levels)})
+    cycles = held.get("cycles")
+    for period in cycles or ():
+        number({"cycles": period}, "cycles", above=0.0)
+    if cycles is not None and levels is not None:
+        raise ValueError("a column cannot hold both dates and texts")
+    lists = {"levels": None if levels is None else tuple(levels), "cycles": None if cycles is None else tuple(cycles)}
+    return Column(**held | lists)
 
 
 def restore(

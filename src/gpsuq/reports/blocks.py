@@ -10,16 +10,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gpsuq.core.numbers import shown_number
 from gpsuq.core.summaries import density_pieces
 from gpsuq.engine.diagnostics import Finding
-from gpsuq.plots.diagnostics import pit_histogram, spread_shares
+from gpsuq.plots.diagnostics import observed_and_predicted, pit_histogram, some_points, spread_shares
 from gpsuq.plots.distributions import marginals, pairs
-from gpsuq.reports.page import Block, Picture, Table, Text
+from gpsuq.reports.page import Block, Hints, Picture, Table, Text
 
 PIECES_COVERAGE = 0.9
 MOST_PARAMETERS = 40
 _COVERAGES = (0.5, 0.8, 0.9, 0.95)
 _OFF = 0.05
+_NOTHING = "Nothing to be careful about was found."
 _CHANCE = 2.58  # standard errors that chance explains in 99 of 100 cases
 
 
@@ -43,10 +45,13 @@ def distribution_blocks(draws: pd.DataFrame, note: str = "") -> list[Block]:
     return blocks
 
 
-def summary_block(summary: pd.DataFrame, what: str) -> Table:
-    """Show the mean of every parameter, and where that of one observation (``what`` it is called) lies."""
+def summary_block(summary: pd.DataFrame, what: str, more: Sequence[str] = ()) -> Table:
+    """Show the mean of every parameter, and where that of one observation (``what`` it is called) lies.
+
+    ``more`` names further columns of the summary.
+    """
     columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd", "population_lower", "population_upper"]
-    return Table(summary[columns], f"Mean over {what}s (95%), and where the value of one {what} lies (95%)")
+    return Table(summary[[*columns, *more]], f"Mean over {what}s (95%), and where the value of one {what} lies (95%)")
 
 
 def pieces_of(draws: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
@@ -101,31 +106,70 @@ def randomised(below: NDArray[np.floating], at_most: NDArray[np.floating]) -> ND
     return chosen
 
 
-def calibration_blocks(found: Mapping[str, Any], what: str, *, advice: str) -> list[Block]:
-    """Show what :func:`calibration` found for ``what`` ("rows"), with ``advice`` where intervals are too narrow."""
+def calibration_verdict(found: Mapping[str, Any], what: str, *, advice: str) -> Text:
+    """Say whether intervals hold what they should of ``what`` ("rows"), with ``advice`` where they are too narrow."""
     n = sum(found["pit"])
     coverage = {float(level): share for level, share in found["coverage"].items()}
     off = {level: abs(share - level) for level, share in coverage.items()}
     wrong = [c for c in coverage if off[c] > max(_OFF, _CHANCE * math.sqrt(c * (1.0 - c) / n))]
     if not wrong:
-        verdict = f"Prediction intervals hold as many {what} as they should, as far as {n:,} can tell."
-    elif all(coverage[level] > level for level in wrong):
-        verdict = (
+        said = f"Prediction intervals hold as many {what} as they should, as far as {n:,} can tell."
+        return Text(said, "good")
+    if all(coverage[level] > level for level in wrong):
+        said = (
             f"Prediction intervals are wider than these {what} need: they hold up to {max(off.values()):.0%} more of "
             "them than they should. Little is known for sure; more data narrow them."
         )
-    else:
-        verdict = f"Prediction intervals miss their coverage by up to {max(off.values()):.0%}. {advice}"
-    shown = pd.DataFrame({"inside": {f"{level:.0%}": f"{share:.1%}" for level, share in coverage.items()}})
+        return Text(said, "advice")
+    return Text(f"Prediction intervals miss their coverage by up to {max(off.values()):.0%}. {advice}", "advice")
+
+
+def calibration_blocks(found: Mapping[str, Any], what: str, *, advice: str) -> list[Block]:
+    """Show what :func:`calibration` found for ``what``, after its verdict."""
+    coverage = {f"{float(level):.0%}": f"{share:.1%}" for level, share in found["coverage"].items()}
     return [
-        Text(verdict, "advice" if wrong else "good"),
+        calibration_verdict(found, what, advice=advice),
         Picture(
             pit_histogram(found["pit"], what),
             "Histogram of the probability of at most y",
             "Flat where the predictive is right; a hump means intervals that are too wide, a bowl too narrow.",
         ),
-        Table(shown.rename_axis("prediction interval"), f"Share of the {what} inside"),
+        Table(pd.DataFrame({"inside": coverage}).rename_axis("prediction interval"), f"Share of the {what} inside"),
     ]
+
+
+def trust(findings: Sequence[Finding], *judged: Text) -> list[Text]:
+    """Return what a page says first of whether to trust a fit: what to be careful about, then what is well.
+
+    That there is nothing to be careful about is said only where neither a finding nor a check says otherwise.
+
+    >>> from gpsuq.reports.blocks import trust
+    >>> from gpsuq.reports.page import Text
+    >>> [text.text for text in trust([], Text("Intervals are too narrow.", "advice"))]
+    ['Intervals are too narrow.']
+    >>> [text.kind for text in trust([])]
+    ['good']
+    """
+    careful = [*finding_texts(findings), *(text for text in judged if text.kind == "advice")]
+    well = [text for text in judged if text.kind == "good"]
+    return [*careful, *well] or [Text(_NOTHING, "good")]
+
+
+def prediction_picture(shown: pd.DataFrame, target: str) -> Picture:
+    """Show outcomes ``y`` of rows against ``predicted`` ones with their intervals, columns 5% and 95%."""
+    columns = [shown[name] for name in ("y", "predicted", "5%", "95%")]
+    texts = [
+        f"row {name}: observed {shown_number(y)}, predicted {shown_number(mean)}\n"
+        f"90% interval {shown_number(low)} to {shown_number(high)}"
+        for name, y, mean, low, high in zip(shown.index, *columns, strict=True)
+    ]
+    some = some_points(len(shown))
+    return Picture(
+        observed_and_predicted(*columns, target=target),
+        "Observed outcomes against the mean of their predictive, with 90% intervals",
+        "Point at a row to see its name and numbers.",
+        hints=Hints(columns[1].iloc[some].tolist(), columns[0].iloc[some].tolist(), [texts[place] for place in some]),
+    )
 
 
 def row_names(index: pd.Index) -> pd.Index:
@@ -139,8 +183,11 @@ def column_table(table: pd.DataFrame) -> pd.DataFrame:
     return described.rename(columns={"50%": "median", "std": "sd"}).rename_axis("column")
 
 
-def finding_blocks(findings: Sequence[Finding]) -> list[Block]:
-    """Show what the diagnostics found."""
-    if not findings:
-        return [Text("Nothing to be careful about was found.", "good")]
+def finding_texts(findings: Sequence[Finding]) -> list[Text]:
+    """Return what the diagnostics found, a text for each."""
     return [Text(f"{finding.message[:1].upper()}{finding.message[1:]}.", "advice") for finding in findings]
+
+
+def finding_blocks(findings: Sequence[Finding]) -> list[Block]:
+    """Show what the diagnostics found, or that it was nothing."""
+    return [*finding_texts(findings)] or [Text(_NOTHING, "good")]

@@ -79,13 +79,16 @@ def write_checks(checks: Mapping[str, Any], directory: Path) -> None:
     write_atomically(directory / CHECKS_FILE, (json.dumps(checks, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_checks(directory: Path, parts: Sequence[str]) -> dict[str, Any] | None:
-    """Read the ``parts`` of the checks beside a saved model; None where there are none."""
+def read_checks(directory: Path, parts: Sequence[str], later: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Read the ``parts`` of the checks beside a saved model; None where there are none.
+
+    Parts that came ``later`` are None in the files of earlier versions.
+    """
     checks = read_beside(directory, CHECKS_FILE, most=_MOST)
     if checks is None:
         return None
     with damage_told(directory):
-        return {name: checks[name] for name in parts}
+        return {name: checks[name] for name in parts} | {name: checks.get(name) for name in later}
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError
 from gpsuq.files import MOST_TEXT, parsed, read_bytes
+from gpsuq.spatial.foreign import same_crs
 from gpsuq.spatial.windows import Array, Window
 
 
@@ -33,6 +34,7 @@ class CovariateGrid:
     x: Array
     y: Array
     values: Array
+    crs: str | None = None
 
     def __post_init__(self) -> None:
         for axis, label in ((self.x, "x"), (self.y, "y")):
@@ -45,17 +47,29 @@ class CovariateGrid:
             )
 
     def at(self, points: Array) -> Array:
-        """Interpolate at points (n, 2), which must lie on the grid."""
+        """Interpolate at points (n, 2), which must lie on the grid, between those corners that are not NaN."""
         column, right = _bracket(self.x, points[:, 0])
         row, above = _bracket(self.y, points[:, 1])
-        v = self.values
-        below = v[row, column] * (1.0 - right) + v[row, column + 1] * right
-        top = v[row + 1, column] * (1.0 - right) + v[row + 1, column + 1] * right
-        result: Array = below * (1.0 - above) + top * above
+        total, weight = np.zeros(len(points)), np.zeros(len(points))
+        for up, vertical in ((0, 1.0 - above), (1, above)):
+            for over, horizontal in ((0, 1.0 - right), (1, right)):
+                value, share = self.values[row + up, column + over], vertical * horizontal
+                known = ~np.isnan(value)
+                total[known] += share[known] * value[known]
+                weight[known] += share[known]
+        result: Array = np.divide(total, weight, out=np.full(len(points), np.nan), where=weight > 0.0)
         return result
 
+    def around(self, window: Window) -> CovariateGrid:
+        """Return the part of the grid that a window needs."""
+        x_min, x_max, y_min, y_max = window.bounds
+        columns, rows = (_reaching(*part) for part in ((self.x, x_min, x_max), (self.y, y_min, y_max)))
+        return replace(self, x=self.x[columns], y=self.y[rows], values=self.values[rows, columns])
+
     def check_covers(self, window: Window) -> None:
-        """Raise where the grid ends more than half a pixel before the window does."""
+        """Raise where the grid ends more than half a pixel before the window does, or has another CRS."""
+        if self.crs is not None and window.crs is not None and not same_crs(self.crs, window.crs):
+            raise GPSError(f"covariate {self.name!r} has another CRS than the window, {window.crs}: reproject it first")
         x_min, x_max, y_min, y_max = window.bounds
         for axis, low, high in ((self.x, x_min, x_max), (self.y, y_min, y_max)):
             # Values may belong to the middles of pixels, half a pixel from the edge.
@@ -65,6 +79,13 @@ class CovariateGrid:
                     f"covariate {self.name!r} does not cover the window: it spans x {self.x[0]:g} to {self.x[-1]:g}, y "
                     f"{self.y[0]:g} to {self.y[-1]:g}, the window x {x_min:g} to {x_max:g}, y {y_min:g} to {y_max:g}"
                 )
+
+
+def _reaching(axis: Array, low: float, high: float) -> slice:
+    """Return the part of an axis that holds an interval, with a value beyond each of its ends where there is one."""
+    first = max(0, int(np.searchsorted(axis, low, side="right")) - 1)
+    last = min(len(axis), int(np.searchsorted(axis, high, side="left")) + 1)
+    return slice(min(first, len(axis) - 2), max(last, first + 2))
 
 
 def _bracket(axis: Array, values: Array) -> tuple[NDArray[np.intp], Array]:

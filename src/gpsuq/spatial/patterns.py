@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError, GPSWarning
-from gpsuq.spatial.windows import Array, Window, as_window
+from gpsuq.spatial.foreign import plain_points
+from gpsuq.spatial.windows import Array, Window, as_window, with_crs
 
 _SHOWN = 5
 
@@ -38,6 +39,8 @@ def point_pattern(
 ) -> PointPattern:
     """Check points (n, 2) against a window; those ``outside`` are an error, or dropped with a warning.
 
+    Points of GeoPandas and pointpats are read, too; a window without a CRS takes over that of the points.
+
     >>> from gpsuq.spatial import point_pattern
     >>> len(point_pattern([[0.2, 0.3], [1.5, 0.9]], window=(0, 2, 0, 1)))
     2
@@ -45,7 +48,7 @@ def point_pattern(
     Traceback (most recent call last):
     gpsuq.errors.GPSError: 1 of 2 points lie outside the window (row 1); check units and axes, ...
     """
-    window, coordinates = as_window(window), checked_points(points, least)
+    window, coordinates = window_of(points, window), checked_points(points, least)
     if outside not in ("error", "drop"):
         raise GPSError(f'outside must be "error" or "drop", got {outside!r}')
     inside = window.contains(coordinates)
@@ -70,9 +73,16 @@ def point_pattern(
     return PointPattern(coordinates, window)
 
 
+def window_of(points: Any, window: Any) -> Window:
+    """Return the window of some points, in their CRS if they have one; raise where the two differ."""
+    window = as_window(window)
+    crs = getattr(points, "crs", None)
+    return window if crs is None else with_crs(window, crs)
+
+
 def checked_points(points: Any, least: int = 0) -> Array:
     """Return points as an array (n, 2) of finite float64, at least so many, or raise."""
-    array = np.asarray(points)
+    array = np.asarray(plain_points(points))
     if array.dtype.kind not in "biuf":
         raise GPSError(f"points must hold numbers, got {array.dtype}")
     if (array.ndim != 2 or array.shape[1] != 2) and (array.size or not least):
@@ -89,7 +99,7 @@ def checked_points(points: Any, least: int = 0) -> Array:
 def points_inside(points: Any, window: Window) -> Array:
     """Return points to evaluate at, finite and inside the window, or raise; duplicates are welcome."""
     coordinates = checked_points(points)
-    inside = window.contains(coordinates)
+    inside = window_of(points, window).contains(coordinates)
     if not inside.all():
         raise GPSError(f"{int((~inside).sum())} of {len(coordinates)} points lie outside the window")
     return coordinates

@@ -64,7 +64,7 @@ def l_function(
     reciprocal = reciprocal * (window.area / reciprocal.sum())
     pairs = cKDTree(points).query_pairs(float(distances[-1]), output_type="ndarray")
     apart = points[pairs[:, 0]] - points[pairs[:, 1]]
-    weight = 2.0 * reciprocal[pairs[:, 0]] * reciprocal[pairs[:, 1]] / _overlap(window)(apart)
+    weight = 2.0 * reciprocal[pairs[:, 0]] * reciprocal[pairs[:, 1]] / overlap(window)(apart)
     near = np.searchsorted(distances, np.hypot(apart[:, 0], apart[:, 1]))
     k = np.cumsum(np.bincount(near, weights=weight, minlength=len(distances))[: len(distances)])
     return np.asarray(np.sqrt(k * (n / (n - 1)) / np.pi))
@@ -80,7 +80,7 @@ def _checked_distances(distances: Array | None, window: Window) -> Array:
 
 
 @lru_cache(maxsize=4)
-def _overlap(window: Window) -> Callable[[Array], Array]:
+def overlap(window: Window) -> Callable[[Array], Array]:
     """Return what maps vectors (n, 2) to the area that the window shares with itself moved by each."""
     x_min, x_max, y_min, y_max = window.bounds
     width, height = x_max - x_min, y_max - y_min

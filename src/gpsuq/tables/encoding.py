@@ -1,8 +1,12 @@
-"""Columns of text as numbers: one column ``name=level`` for every level but the first, which is the reference."""
+"""Columns of text as numbers: one column ``name=level`` for every level but the first, which is the reference.
+
+Dates are days since 1970.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +17,7 @@ from gpsuq.errors import GPSError, listed
 from gpsuq.files import write_atomically
 from gpsuq.storage import read_beside
 from gpsuq.storage.directories import COLUMNS_FILE
+from gpsuq.tables.frames import days, holds_text, is_dates
 
 _MOST_LEVELS = 50
 
@@ -38,18 +43,18 @@ class Encoding:
         """Learn the levels of all columns of text, or of true and false; the reference comes first in the alphabet."""
         levels = {}
         for name in table:
-            if not _is_text(table[name]):
+            if not _is_category(table[name]):
                 continue
             found = tuple(sorted(table[name].dropna().astype(str).unique()))
             if len(found) < 2:
                 raise GPSError(
                     f"column {name!r} holds nothing but {found[0] if found else 'missing values'!r}; leave it out with "
-                    f"--drop {name}"
+                    f"{drop(name)}"
                 )
             if len(found) > _MOST_LEVELS:
                 raise GPSError(
                     f"column {name!r} holds {len(found)} different texts, such as {found[0]!r}: it looks like a name, "
-                    f"not a category; leave it out with --drop {name}"
+                    f"not a category; leave it out with {drop(name)}"
                 )
             levels[str(name)] = found
         result = cls(levels)
@@ -68,7 +73,7 @@ class Encoding:
         columns: dict[str, pd.Series] = {}
         for name in table:
             if str(name) not in self.levels:
-                columns[str(name)] = table[name]
+                columns[str(name)] = days(table[name]) if is_dates(table[name]) else table[name]
                 continue
             levels, shown = self.levels[str(name)], table[name].astype(object).map(str, na_action="ignore")
             # Codes beside missing cells were read as 1.0, not 1.
@@ -111,5 +116,15 @@ def _are_levels(held: object) -> bool:
     return isinstance(held, list) and len(held) > 1 and all(isinstance(level, str) for level in held)
 
 
-def _is_text(column: pd.Series) -> bool:
-    return pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column)
+def _is_category(column: pd.Series) -> bool:
+    return pd.api.types.is_bool_dtype(column) or holds_text(column)
+
+
+def drop(name: object) -> str:
+    """Return the option that leaves a column out, as a shell takes it.
+
+    >>> from gpsuq.tables.encoding import drop
+    >>> drop("body mass")
+    "--drop 'body mass'"
+    """
+    return f"--drop {shlex.quote(str(name))}"

@@ -16,11 +16,14 @@ import pandas as pd
 
 from gpsuq.errors import GPSError, needs
 from gpsuq.files import beside, locked
-from gpsuq.tables.reading import NO_NAME, PARQUET, as_numbers, csv_damage_told, csv_options, without_row_names
+from gpsuq.tables.cells import Decimal, as_dates, as_numbers
+from gpsuq.tables.frames import holds_text, plain
+from gpsuq.tables.reading import NO_NAME, PARQUET, csv_damage_told, csv_options, without_row_names
 
 BLOCK = 1 << 15
 """Rows that are held at once."""
 
+_DATES = "datetime64[us]"
 _IN_MEMORY = 1 << 29  # bytes of a table of float64: a larger one is streamed
 
 
@@ -98,7 +101,7 @@ class ParquetTable:
         """Yield all rows, some at a time; the index holds their numbers."""
         for group in self.groups:
             for start, batch in self.batches(group, self.names):
-                yield batch.to_pandas().set_axis(pd.RangeIndex(start, start + batch.num_rows))
+                yield plain(batch.to_pandas()).set_axis(pd.RangeIndex(start, start + batch.num_rows))
 
     def place(self, group: RowGroup) -> Path:
         """Return the file that a row group is in."""
@@ -128,21 +131,22 @@ def is_streamed(path: Path) -> bool:
     return path.is_dir() or table.n_rows * len(table.names) * 8 > _IN_MEMORY
 
 
-def convert_csv(source: Path, path: Path) -> int:
+def convert_csv(source: Path, path: Path, decimal: Decimal | None = None) -> int:
     """Write a CSV file, however long, as Parquet, and return how many rows it has.
 
     It is read twice: a column is a number where all its cells are, which only its last cell can tell.
     """
     kinds: dict[str, set[str]] = {}
-    for chunk in _chunks(source):
+    for chunk in _chunks(source, decimal):
         for name, column in chunk.items():
-            whole = column if column.dtype.kind in "biuf" else as_numbers(column)
+            whole = as_dates(as_numbers(column, decimal)) if holds_text(column) else column
             kinds.setdefault(str(name), set()).add("missing" if column.isna().all() else whole.dtype.kind)
     types = {
         name: _type(found) for name, found in kinds.items() if found != {"missing"} or not name.startswith(NO_NAME)
     }
-    read = {name: "str" if kind == "float64" else kind for name, kind in types.items()}
-    return write_frames((_typed(chunk, types) for chunk in _chunks(source, dtype=read)), path)
+    read = {name: "str" if kind in ("float64", _DATES) else kind for name, kind in types.items()}
+    parts = _chunks(source, decimal, dtype=read)
+    return write_frames((_typed(chunk, types, decimal) for chunk in parts), path)
 
 
 def _type(kinds: set[str]) -> str:
@@ -151,27 +155,32 @@ def _type(kinds: set[str]) -> str:
         return "int64"
     if kinds <= {"i", "u", "f", "missing"}:
         return "float64"
+    if kinds <= {"M", "missing"}:
+        return _DATES
     return "bool" if kinds == {"b"} else "str"
 
 
-def _typed(chunk: pd.DataFrame, types: dict[str, str]) -> pd.DataFrame:
+def _typed(chunk: pd.DataFrame, types: dict[str, str], decimal: Decimal | None) -> pd.DataFrame:
     """Return the columns that have a type; what is no number in a column of numbers is another word for missing."""
-    return pd.DataFrame(
-        {
-            name: pd.to_numeric(chunk[name], errors="coerce").astype("float64") if kind == "float64" else chunk[name]
-            for name, kind in types.items()
-        }
-    )
+    return pd.DataFrame({name: _cells(chunk[name], kind, decimal) for name, kind in types.items()})
 
 
-def _chunks(source: Path, **options: Any) -> Iterator[pd.DataFrame]:
+def _cells(column: pd.Series, kind: str, decimal: Decimal | None) -> pd.Series:
+    if kind == _DATES:
+        return pd.Series(as_dates(column).to_numpy(_DATES), column.index)
+    if kind == "float64":
+        return pd.to_numeric(as_numbers(column, decimal), errors="coerce").astype("float64")
+    return column
+
+
+def _chunks(source: Path, decimal: Decimal | None, **options: Any) -> Iterator[pd.DataFrame]:
     """Yield the rows of a CSV file, some at a time, by the rules of :func:`gpsuq.tables.reading.read_table`."""
     if not source.is_file():
         raise GPSError(f"there is no file {source}")
     rows = 0
     with (
         csv_damage_told(source),
-        pd.read_csv(source, chunksize=BLOCK, **csv_options(source), **options) as chunks,
+        pd.read_csv(source, chunksize=BLOCK, **csv_options(source, decimal), **options) as chunks,
     ):
         for chunk in chunks:
             rows += len(chunk)

@@ -20,7 +20,9 @@ from sklearn.utils.multiclass import type_of_target
 
 from gpsuq.errors import GPSError, GPSWarning, listed, needs
 from gpsuq.files import write_atomically
-from gpsuq.tables.encoding import Encoding
+from gpsuq.tables.cells import Decimal, as_dates, as_numbers, look_like_dates
+from gpsuq.tables.encoding import Encoding, drop
+from gpsuq.tables.frames import holds_text, is_dates, plain
 from gpsuq.tables.writing import csv_text
 
 PARQUET = (".parquet", ".pq")
@@ -29,15 +31,11 @@ NO_NAME = "Unnamed: "  # how pandas begins to call a column without a name
 _NAMELESS = f"{NO_NAME}0"
 COUNTED = "(the first row below the header is 1)"
 DROP_MISSING = "fill them, delete them, or leave out those rows with --drop-missing"
-_DATE = r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?\s*"
 _NUMBER_WITH_COMMA = r"\s*[-+]?[\d,]*\d[\d,]*(\.\d+)?([eE][-+]?\d+)?\s*"
 _NUMBER_WITH_SIGN = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?\d+(\.\d+)?\s*[%‰$€£¥]?\s*"
-_MISSING = {"", "?", "-", "--", ".", "na", "n.a.", "missing"}  # in a column of numbers, beside what pandas knows
 _FEW_TEXTS = 0.2  # of the cells: so few among numbers are mistakes
 _MOST_CODES = 10  # different numbers that may be codes of categories
 _LONGEST = 1000  # characters of a category
-_MOST_NAMES = 20  # rows whose texts may all differ without a word
-_DIGITS = 15  # that any float keeps
 
 
 class Table(NamedTuple):
@@ -50,13 +48,14 @@ class Table(NamedTuple):
     encoding: Encoding
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, decimal: Decimal | None = None) -> pd.DataFrame:
     """Read a CSV file with a header, or a Parquet file (extra ``parquet``).
 
     Commas, semicolons or tabs separate columns, as the header shows. A first column without a name holds row numbers
     or names of rows, as pandas and R write them; it is left out, with a warning. Cells are missing where pandas says so
     (empty, NA, n/a, null, None, NaN and the like), and in a column of numbers also where they are blank or hold ?, -,
-    a point or "missing".
+    a point or "missing". Columns of dates become dates, where day and month can be told apart. With ``decimal``,
+    a comma or a point, the other one may stand between thousands.
     """
     path = Path(path)
     if path.is_dir():
@@ -66,36 +65,27 @@ def read_table(path: str | Path) -> pd.DataFrame:
     if _is_parquet(path):
         return _read_parquet(path)
     with csv_damage_told(path):
-        table = pd.read_csv(path, **csv_options(path))
+        table = pd.read_csv(path, **csv_options(path, decimal))
     if table.empty:
         raise GPSError(f"{path} has a header but no rows")
     nothing = [name for name in table if str(name).startswith(NO_NAME) and table[name].isna().all()]
     table = without_row_names(table.drop(columns=nothing))
-    return table.assign(**{str(name): as_numbers(column) for name, column in _texts(table)})
+    return table.assign(**{name: as_dates(as_numbers(column, decimal)) for name, column in _texts(table)})
 
 
-def csv_options(path: Path) -> dict[str, Any]:
+def csv_options(path: Path, decimal: Decimal | None = None) -> dict[str, Any]:
     """Look at a CSV file, warn of its header, and return how pandas is to read it."""
     with path.open("rb") as file:
         if any(b"\0" in some for some in iter(partial(file.read, 1 << 20), b"")):
             raise GPSError(f"{path} holds NUL bytes, which are no text: save it as CSV in UTF-8")
     between = separator(path)
     _warn_of_repeated_names(path, between)
-    return {"index_col": False, "sep": between, "low_memory": False}
+    return {"index_col": False, "sep": between, "low_memory": False, "decimal": decimal or "."}
 
 
 def _texts(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
     """Yield the names and columns of a table that hold text."""
-    return ((str(name), column) for name, column in table.select_dtypes(exclude="number").items())
-
-
-def as_numbers(column: pd.Series) -> pd.Series:
-    """Return a column as numbers where all its cells are numbers or missing, and none would lose digits that matter."""
-    cells = column.dropna().astype(str)
-    cells = cells[~cells.str.strip().str.lower().isin(_MISSING)]
-    numbers = pd.to_numeric(cells, errors="coerce").astype(float)
-    merged = numbers.nunique() < cells.nunique() and cells.str.len().max() > _DIGITS  # long identifiers
-    return column if merged or not len(cells) or numbers.isna().any() else numbers.reindex(column.index)
+    return ((str(name), column) for name, column in table.items() if holds_text(column))
 
 
 def _warn_of_repeated_names(path: Path, between: str) -> None:
@@ -153,7 +143,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     for name, column in table.items():
         if column.dtype == object and column.map(lambda cell: isinstance(cell, (bytes, dict, list, np.ndarray))).any():
             raise GPSError(f"column {name!r} of {path} holds bytes, lists or records: write numbers or text")
-    return table.reset_index(drop=True).rename(columns=str)
+    return plain(table.reset_index(drop=True).rename(columns=str))
 
 
 def write_table(table: pd.DataFrame, path: Path, *, index: bool) -> Path:
@@ -236,8 +226,10 @@ def split_table(
     _check_mistakes(table[covariates], then=", and pass --drop-missing" if encode else "")
     if not encode:
         _check_as_they_are(table[covariates])
+    if encode and (dates := [name for name in covariates if is_dates(table[name])]):
+        warnings.warn(f"dates in columns {listed(dates)} are numbers of days since 1970", GPSWarning, stacklevel=2)
     encoding = Encoding.of(table[covariates]) if encode else Encoding({})
-    X = encoding.encoded(table[covariates])
+    X = encoding.encoded(table[covariates]) if encode else table[covariates]
     numeric = [name for name in (None if classes else target, weights) if name is not None]
     check_numbers(X.join(table[numeric]) if encode else table[numeric], encoding, advice=DROP_MISSING)
     check_labels(table[target])
@@ -256,26 +248,24 @@ def split_table(
 
 
 def check_text(table: pd.DataFrame) -> None:
-    """Raise where a column holds nothing but numbers with commas or signs, warn of dates: they would be categories."""
+    """Raise where a column holds nothing but numbers with commas or signs, or dates that say too little."""
     for name, column in _texts(table):
         cells = column.dropna().astype(str)
         commas = cells[cells.str.contains(",")]
         if len(commas) and cells.str.fullmatch(_NUMBER_WITH_COMMA).all():
             raise GPSError(
-                f"column {name!r} holds numbers with commas, such as {commas.iloc[0]}: write decimal points, and "
-                "nothing between thousands; or leave it out with --drop NAME"
+                f"column {name!r} holds numbers with commas, such as {commas.iloc[0]}: pass --decimal , if decimals "
+                f"follow them, --decimal . if they separate thousands, or leave the column out with {drop(name)}"
             )
         if cells.nunique() > _MOST_CODES and cells.str.fullmatch(_NUMBER_WITH_SIGN).all():
             raise GPSError(
                 f"column {name!r} holds numbers with signs, such as {cells.iloc[0]}: write numbers only; or leave it "
-                "out with --drop NAME"
+                f"out with {drop(name)}"
             )
-        if len(cells) and (pd.api.types.is_datetime64_any_dtype(column) or cells.str.fullmatch(_DATE).all()):
-            warnings.warn(
-                f"column {name!r} holds dates, such as {cells.iloc[0]}, and each becomes a category of its own: "
-                "write it as a number, such as days, or leave it out with --drop",
-                GPSWarning,
-                stacklevel=3,
+        if look_like_dates(column):
+            raise GPSError(
+                f"column {name!r} holds dates whose day and month cannot be told apart, such as {cells.iloc[0]}: "
+                f"write them as 2024-01-31; or leave the column out with {drop(name)}"
             )
 
 
@@ -289,12 +279,12 @@ def _check_length(table: pd.DataFrame) -> None:
         if sizes.max() > _LONGEST:
             raise GPSError(
                 f"column {name!r} holds {sizes.max():,} characters in {named_rows(table, sizes == sizes.max())} "
-                f"{COUNTED}: a category has {_LONGEST:,} at most; shorten it, or leave the column out with --drop NAME"
+                f"{COUNTED}: a category has {_LONGEST:,} at most; shorten it, or leave the column out with {drop(name)}"
             )
 
 
 def _check_as_they_are(table: pd.DataFrame) -> None:
-    """Raise where a number is infinite, and warn of texts that are names: a column whose cells all differ."""
+    """Raise where a number is infinite."""
     infinite = table.select_dtypes("number").isin([np.inf, -np.inf])
     if infinite.to_numpy().any():
         columns = infinite.columns[infinite.any()]
@@ -302,15 +292,6 @@ def _check_as_they_are(table: pd.DataFrame) -> None:
             f"infinite values in columns {listed(columns)}, {named_rows(table, infinite.any(axis=1))} {COUNTED}; mend "
             "them, or leave them empty"
         )
-    for name, column in _texts(table):
-        cells = column.dropna().astype(str)
-        if len(cells) > _MOST_NAMES and cells.is_unique:
-            warnings.warn(
-                f"column {name!r} holds a different text in every row, such as {cells.iloc[0]!r}: it looks like a "
-                f"name, not a category; leave it out with --drop {name}",
-                GPSWarning,
-                stacklevel=3,
-            )
 
 
 def _check_mistakes(table: pd.DataFrame, *, then: str) -> None:

@@ -22,6 +22,7 @@ from gpsuq.core.seeds import random_block, uniform_by_row
 from gpsuq.engine import ranks
 from gpsuq.errors import GPSError, listed
 from gpsuq.tables.encoding import Encoding
+from gpsuq.tables.frames import days
 from gpsuq.tables.parquet import ParquetTable, RowGroup
 from gpsuq.tables.reading import Table, check_numbers, check_text, columns_by_role, named_rows
 
@@ -457,15 +458,26 @@ def shuffled(blocks: Iterable[Block], size: int, generator: torch.Generator) -> 
 
 
 def is_number(kind: Any) -> bool:
-    """Whether an Arrow type is one of numbers; all others are categories, true and false among them."""
+    """Whether an Arrow type is one of numbers or dates; all others are categories, true and false among them."""
     from pyarrow import types
 
-    return bool(types.is_integer(kind) or types.is_floating(kind))
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+    )
 
 
 def numbers(column: Any) -> Array:
-    """Return an Arrow column of numbers, NaN where one is missing."""
-    if column.null_count:
+    """Return an Arrow column of numbers, or of dates as days since 1970; NaN where one is missing."""
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return days(column.to_pandas(date_as_object=False)).to_numpy()
+    if column.null_count or types.is_decimal(kind):
         column = column.cast("float64", safe=False)
     values: Array = column.to_numpy(zero_copy_only=False)
     return values

@@ -34,6 +34,7 @@ from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.generative import History
 from gpsuq.errors import DivergenceError, GPSError, needs
 from gpsuq.plots.distributions import marginals, pairs
+from gpsuq.reports.compact import compact
 from gpsuq.storage import save
 from gpsuq.uq import rows
 
@@ -377,6 +378,17 @@ class UQDistribution:
                 dims[name] = [f"{name}_dim{axis}" for axis in range(value.ndim - 2)]
         tree: DataTree = from_dict({"uq": draws}, dims=dims, coords=coords)
         return tree
+
+    def plot(self) -> Figure:
+        """Plot the marginal of every parameter that varies, as :meth:`plot_marginals` does."""
+        return self.plot_marginals()
+
+    def _repr_html_(self) -> str:
+        what = f"{', '.join(self.model.parameters)}: {self.n_chains} chains"
+        if self.conditional:
+            return compact("UQ distribution", f"{what}; parameters depend on x.", self.findings)
+        columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd"]
+        return compact("UQ distribution", f"{what}.", self.findings, self.summary()[columns])
 
     def plot_marginals(self, *, parameters: Sequence[str] | None = None, n_draws: int = 2000) -> Figure:
         """Plot the marginal of every parameter, or of some; see :func:`gpsuq.plots.distributions.marginals`."""

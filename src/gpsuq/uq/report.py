@@ -64,22 +64,23 @@ def uq_page(uq: UQDistribution, X: Any = None, y: Any = None) -> Page:
         ("parameters", str(len(uq.model.parameters))),
         ("chains", str(uq.n_chains)),
     ]
-    about, lead = _parameter_sections(uq, x)
+    about, lead, picture = _parameter_sections(uq, x)
+    checks = _predictive_blocks(uq, x, data)
     sections = [
         *about,
-        Section("Checks", _predictive_blocks(uq, x, data)),
-        Section("Diagnostics", blocks.finding_blocks(uq.findings)),
-        *([] if data is None else [Section("Data", [Table(_described(uq, data), "Columns")])]),
-        Section("What was fitted", _fit_blocks(uq)),
+        Section("Checks", checks, "whether predictions hold"),
+        *([] if data is None else [Section("Data", [Table(_described(uq, data), "Columns")], "what was fitted to")]),
+        Section("What was fitted", _fit_blocks(uq), "settings, training and seed"),
     ]
-    return Page(f"UQ distribution of {', '.join(uq.model.parameters)}", lead, sections, facts)
+    trust = blocks.trust(uq.findings, *(block for block in checks if isinstance(block, Text)))
+    return Page(f"UQ distribution of {', '.join(uq.model.parameters)}", lead, sections, facts, trust, picture)
 
 
-def _parameter_sections(uq: UQDistribution, x: Any) -> tuple[list[Section], str]:
-    """Return what is said about the parameters, and the one sentence of it that comes first."""
+def _parameter_sections(uq: UQDistribution, x: Any) -> tuple[list[Section], str, Picture | None]:
+    """Return what is said about the parameters, and the one sentence and the picture of it that come first."""
     if uq.conditional and x is None:
         text = "Parameters depend on x, so that their law is one for every x: pass observations, uq_page(uq, X, y)."
-        return [Section("UQ distribution", [Text(text, "advice")])], "Parameters depend on x."
+        return [Section("UQ distribution", [Text(text, "advice")])], "Parameters depend on x.", None
     draws = _draws(uq, x)
     by_chain = {str(name): column.to_numpy().reshape(uq.n_chains, -1) for name, column in draws.items()}
     summary = summary_table(by_chain, _COVERAGE, reweighted=uq.reweighted)
@@ -97,13 +98,15 @@ def _parameter_sections(uq: UQDistribution, x: Any) -> tuple[list[Section], str]
         if parted
         else "No parameter's values lie in separate pieces: nothing points to subgroups of the observations."
     )
-    law = [*blocks.distribution_blocks(draws[shown], note), blocks.summary_block(summary, "observation")]
+    law = blocks.distribution_blocks(draws[shown], note)
+    picture = next(block for block in law if isinstance(block, Picture))
+    rest = [block for block in law if block is not picture]
     sections = [
-        Section("UQ distribution", law),
-        Section("Modes", blocks.mode_blocks(pieces, listed)),
-        Section("Heterogeneity and estimation", blocks.spread_blocks(summary)),
+        Section("UQ distribution", [*rest, blocks.summary_block(summary, "observation")], f"{len(summary)} parameters"),
+        Section("Modes", blocks.mode_blocks(pieces, listed), "pieces that the law falls into"),
+        Section("Heterogeneity and estimation", blocks.spread_blocks(summary), "two kinds of uncertainty"),
     ]
-    return sections, lead
+    return sections, lead, picture
 
 
 def _draws(uq: UQDistribution, x: Any) -> pd.DataFrame:

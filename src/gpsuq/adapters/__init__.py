@@ -1,0 +1,1 @@
+"""Models in the clothes of other tools: skpro, MLflow, Hugging Face."""

@@ -1,0 +1,119 @@
+r"""How far an estimated intensity may be off: a random field of relative errors.
+
+An estimate that smooths points over a length h has errors that go together over about that length, with a relative
+variance of :math:`\kappa\, v_h / \lambda(s)`, where :math:`v_h = 1 / (4 \pi h^2)` is what a Gaussian kernel makes of
+Poisson noise. The length is read off the differences between estimates from thinned points, pooled over the window.
+The factor :math:`\kappa` holds the bias of smoothing, which differences between estimates cannot show: it is read off
+points that were left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from gpsuq.poisson.kernels import between_cells, smoothed
+from gpsuq.spatial.grids import Grid
+from gpsuq.spatial.windows import Array
+
+_MOST_MODES = 600
+_NEGLIGIBLE = 0.05  # share of the largest amplitude
+_LARGEST = 1.0  # relative standard deviation: beyond it a log-normal law has too long a tail
+_BIAS, _BIAS_SD = 1.5, 0.75  # where a kernel's bandwidth is optimal, half of the variance is added by squared bias
+_MOST_BIAS = 6.0
+
+
+@dataclass(frozen=True)
+class ErrorField:
+    """Errors of log intensity that go together over ``length``, with the variance of Poisson noise times ``factor``."""
+
+    length: float
+    factor: float
+
+    def n_modes(self, grid: Grid) -> int:
+        """Return how many functions there are."""
+        return len(_spectrum(self.length, _sides(grid))[1])
+
+    def modes(self, grid: Grid, points: Array, intensity: Array) -> Array:
+        """Return functions at points (mode, n) whose sums with standard normal weights are the errors.
+
+        They are cosines over the window's box, which is what smoothing with reflection at its edges makes of noise.
+        """
+        x_min, _, y_min, _ = grid.window.bounds
+        sides = _sides(grid)
+        pairs, amplitude = _spectrum(self.length, sides)
+        place = np.pi * (points - [x_min, y_min]) / sides
+        waves = np.cos(pairs[:, :1] * place[:, 0]) * np.cos(pairs[:, 1:] * place[:, 1])
+        seen = smoothed(grid.exposure, self.length, grid) / np.prod(grid.cell_size)
+        share = np.maximum(between_cells(seen, grid, points), 1e-3)
+        waves *= (amplitude * np.sqrt(2.0) ** (pairs > 0).sum(1) / math.sqrt(np.prod(sides)))[:, None]
+        waves *= np.sqrt(self.factor / (share * np.maximum(intensity, np.finfo(float).tiny)))
+        variance = np.square(waves).sum(0)
+        # Of a relative variance v, log(1 + v) is that of the logarithm.
+        waves *= np.sqrt(np.log1p(np.minimum(variance, _LARGEST**2)) / variance)
+        return waves
+
+
+def _sides(grid: Grid) -> Array:
+    x_min, x_max, y_min, y_max = grid.window.bounds
+    return np.array([x_max - x_min, y_max - y_min])
+
+
+def _spectrum(length: float, sides: Array) -> tuple[Array, Array]:
+    """Return the numbers of half waves (mode, 2) and amplitudes of the modes that matter, the variance being kept."""
+    each = [np.exp(-0.5 * (length * np.pi * np.arange(_modes(length, side)) / side) ** 2) for side in sides]
+    amplitude = np.outer(*each).ravel()
+    pairs = np.array(list(itertools.product(*(range(len(one)) for one in each))))
+    kept = np.argsort(-amplitude, kind="stable")[:_MOST_MODES]
+    kept = kept[amplitude[kept] > _NEGLIGIBLE]
+    lost = np.square(amplitude).sum() / np.square(amplitude[kept]).sum()
+    return pairs[kept], amplitude[kept] * math.sqrt(lost)
+
+
+def _modes(length: float, side: float) -> int:
+    return 1 + math.ceil(3.0 * side / (np.pi * length))
+
+
+def noise_variance(length: float, grid: Grid) -> float:
+    """Return the mean variance of unit Poisson noise smoothed over a length, in the box of a grid."""
+    result = 1.0
+    for side in _sides(grid).tolist():
+        number = np.arange(_modes(length, side))
+        result *= float(np.exp(-((length * np.pi * number / side) ** 2)).sum()) / side
+    return result
+
+
+def length_of(variance: float, grid: Grid) -> float:
+    """Return the length over which unit Poisson noise has to be smoothed to have a variance, in a grid's window."""
+    sides = _sides(grid)
+    share = grid.window.area / float(sides.prod())
+    shortest, longest = min(grid.cell_size) / 2.0, 2.0 * float(sides.max())
+
+    def excess(log: float) -> float:
+        return math.log(noise_variance(math.exp(log), grid)) - math.log(share * variance)
+
+    if excess(math.log(longest)) >= 0.0:
+        return longest
+    if excess(math.log(shortest)) <= 0.0:
+        return shortest
+    return math.exp(brentq(excess, math.log(shortest), math.log(longest), xtol=1e-3))
+
+
+def bias_factor(expected: Array, counted: Array, variance: Array) -> float:
+    """Return by what the squared errors of expected counts exceed their variance.
+
+    ``expected`` are counts of points that were left out, by an estimate that did not see them, ``variance`` what it is
+    due to chance in the estimate. Few points say little about it: what is known beforehand is that smoothing at its
+    optimum adds half of the variance as squared bias.
+    """
+    chance = variance.sum()
+    if not chance > 0.0:
+        return _BIAS
+    found = (np.square(counted - expected) - expected).sum() / chance
+    precision = (chance**2) / (2.0 * expected @ expected + expected.sum())
+    known = 1.0 / _BIAS_SD**2
+    return float(np.clip((_BIAS * known + found * precision) / (known + precision), 1.0, _MOST_BIAS))
