@@ -6,9 +6,10 @@ rows that it left out
 - stops training, by the mean over all chains;
 - weighs the kinds of generators (:mod:`gpsuq.regress.stacking`);
 - calibrates the predictive (:mod:`gpsuq.core.calibration`), after a correction: two chains have not seen a row, one of
-  each deal, but all C chains answer for a new one. With v the variance between two chains, the mean of all has an error
-  whose variance is smaller by v (1/2 - 1/C), and their mixture is wider by as much. The two that left a row out differ
-  as any two chains do, by their first weights and by the rows that they were trained on: so they show v.
+  each deal, but all C chains answer for a new one. They err less, and their mixture is wider: the normal scores of
+  outcomes are smaller. How much is measured: each of the two alone, and both together, give scores whose mean sizes
+  z_1 and z_2 differ; a size that is a straight line in one over the number of chains, as variances are, is at C
+  z_2 - (z_1 - z_2) (1 - 2 / C). The two saw different rows, as any two chains did.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from gpsuq.engine.progress import training_bar
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource
 from gpsuq.errors import GPSError
-from gpsuq.regress.families import NORMAL_NAMES, Array, Family, Parameters
+from gpsuq.regress.families import NORMAL_NAMES, Array, Family, Outcome, Parameters
 from gpsuq.regress.forest import Forest, grow
 from gpsuq.regress.network import ChainTabular
 from gpsuq.regress.stacking import mixture_crps, stacking_weights
@@ -57,8 +58,7 @@ _FEWEST_FOR_CALIBRATION = 30
 _FEWEST_FOR_SCALE = 200  # rows that tell whether the calibration changes with x
 _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7)  # of the spread of a chain's trees, that may be the scale of a draw
 _SCALE_ROWS = 1000  # that choose among them
-_LARGEST_SQUARE = 9.0  # of a standardised error: one row must not decide
-_LEAST_LEFT = 0.5  # of the variance of an error: averaging more chains is not trusted to gain more
+_LEAST_LEFT = 0.7  # of normal scores: averaging more chains is not trusted to gain more
 _BACKGROUND = 2.0  # standard deviations of y: how far the rest of the mass spreads that rows cannot rule out
 _COMPONENT_CELLS = 1 << 18  # row x component, at once: what is computed of them stays in the cache
 
@@ -387,22 +387,15 @@ def _weigh(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
 def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
     """Calibrate every output by rows that were left out."""
     shares = [member.weight for member in fit.members if member.weight > 0]
-    averaged = 1.0 / JUDGES - 1.0 / fit.members[0].drawn.n_chains  # of the variance between chains, where all answer
-    size = JUDGES * DRAWS
-    weight = np.concatenate([np.full(size, share / size) for share in shares])
     rows, outcome = left_out[0].rows, fit.family.outcome
     fit.rows, fit.judges, ranks = rows, left_out[0].judges, []
+    weight = np.repeat(shares, JUDGES * DRAWS) / (JUDGES * DRAWS)
     for output in range(fit.n_outputs):
         own = [output_of(part.parameters, output) for part in left_out]
         whole = {name: np.concatenate([part[name] for part in own], axis=1) for name in own[0]}
         scores = outcome.normal_scores(y[rows, output], whole, weight)
         mean, variance = moments(outcome.mean(whole), outcome.variance(whole), weight)
-        error = np.square(y[rows, output] - mean)
-        by_judge = [outcome.mean(part).reshape(len(rows), JUDGES, DRAWS).mean(2) for part in own]
-        # Chains of several kinds that saw the same rows err alike: the error is that of their common mean.
-        together = np.einsum("k,krj->rj", shares, by_judge).var(1, ddof=1)
-        apart = np.einsum("k,kr->r", shares, np.var(by_judge, axis=2, ddof=1))
-        factor = _ensemble_factor(error / variance, averaged * together / variance, averaged * apart / variance)
+        factor = _ensemble_factor(scores, _alone(y[rows, output], own, shares, outcome), fit.members[0].drawn.n_chains)
         known = np.column_stack([mean, 0.5 * np.log(variance)])
         varies = len(rows) >= _FEWEST_FOR_SCALE
         fit.calibrations.append(fit_calibration(known, factor * scores, varies=varies, seed=fit.seed))
@@ -410,11 +403,25 @@ def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> Non
     fit.ranks = np.stack(ranks, axis=1)
 
 
-def _ensemble_factor(error: Array, loss: Array, gain: Array) -> float:
-    """Return by how much normal scores of all chains are smaller than those of the two that left a row out."""
-    mean_error, mean_loss, mean_gain = (float(np.minimum(p, _LARGEST_SQUARE).mean()) for p in (error, loss, gain))
-    left = 1.0 - mean_loss / max(mean_error, np.finfo(float).tiny)
-    return math.sqrt(max(left, _LEAST_LEFT) / (1.0 + mean_gain))
+def _alone(y: Array, parameters: Sequence[Parameters], shares: Sequence[float], outcome: Outcome) -> Array:
+    """Return the normal scores of outcomes (row,) that every judge alone gives, (row, judge)."""
+    weight = np.repeat(shares, DRAWS) / DRAWS
+    found = []
+    for judge in range(JUDGES):
+        own = slice(judge * DRAWS, (judge + 1) * DRAWS)
+        mixed = {name: np.concatenate([part[name][:, own] for part in parameters], axis=1) for name in parameters[0]}
+        found.append(outcome.normal_scores(y, mixed, weight))
+    return np.stack(found, axis=1)
+
+
+def _ensemble_factor(together: Array, alone: Array, n_chains: int) -> float:
+    """Return by how much normal scores of all chains are smaller than those of the judges together (row,).
+
+    ``alone`` (row, judge) are those of each judge.
+    """
+    size = float(np.abs(together).mean())
+    gain = (float(np.abs(alone).mean()) - size) * (1.0 / JUDGES - 1.0 / n_chains) / (1.0 - 1.0 / JUDGES)
+    return float(np.clip(1.0 - gain / max(size, np.finfo(float).tiny), _LEAST_LEFT, 1.0))
 
 
 def _cross_calibrated(known: Array, scores: Array, varies: bool, seed: int) -> Array:
