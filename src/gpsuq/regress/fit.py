@@ -7,9 +7,9 @@ rows that it left out
 - weighs the kinds of generators (:mod:`gpsuq.regress.stacking`);
 - calibrates the predictive (:mod:`gpsuq.core.calibration`), after a correction: two chains have not seen a row, one of
   each deal, but all C chains answer for a new one. They err less, and their mixture is wider: the normal scores of
-  outcomes are smaller. How much is measured: each of the two alone, and both together, give scores whose mean sizes
-  z_1 and z_2 differ; a size that is a straight line in one over the number of chains, as variances are, is at C
-  z_2 - (z_1 - z_2) (1 - 2 / C). The two saw different rows, as any two chains did.
+  outcomes are smaller. How much is measured: each of the two alone, and both together, give scores of sizes (root mean
+  squares) z_1 and z_2; on a straight line in one over the number of chains all have z_2 - (z_1 - z_2) (1 - 2 / C). The
+  two saw different rows, as any two chains did.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ _FEWEST_FOR_CALIBRATION = 30
 _FEWEST_FOR_SCALE = 200  # rows that tell whether the calibration changes with x
 _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7)  # of the spread of a chain's trees, that may be the scale of a draw
 _SCALE_ROWS = 1000  # that choose among them
+_LARGEST_SCORE = 3.0  # one row must not decide
 _LEAST_LEFT = 0.7  # of normal scores: averaging more chains is not trusted to gain more
 _BACKGROUND = 2.0  # standard deviations of y: how far the rest of the mass spreads that rows cannot rule out
 _COMPONENT_CELLS = 1 << 18  # row x component, at once: what is computed of them stays in the cache
@@ -419,9 +420,9 @@ def _ensemble_factor(together: Array, alone: Array, n_chains: int) -> float:
 
     ``alone`` (row, judge) are those of each judge.
     """
-    size = float(np.abs(together).mean())
-    gain = (float(np.abs(alone).mean()) - size) * (1.0 / JUDGES - 1.0 / n_chains) / (1.0 - 1.0 / JUDGES)
-    return float(np.clip(1.0 - gain / max(size, np.finfo(float).tiny), _LEAST_LEFT, 1.0))
+    one, two = (float(np.sqrt(np.minimum(np.square(z), _LARGEST_SCORE**2).mean())) for z in (alone, together))
+    gain = (one - two) * (1.0 / JUDGES - 1.0 / n_chains) / (1.0 - 1.0 / JUDGES)
+    return float(np.clip(1.0 - gain / max(two, np.finfo(float).tiny), _LEAST_LEFT, 1.0))
 
 
 def _cross_calibrated(known: Array, scores: Array, varies: bool, seed: int) -> Array:
