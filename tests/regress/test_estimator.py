@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.distributions import Normal
 
-from gpsuq import MLP, GPSError, GPSRegressor, GPSWarning, Location, ObservationModel, Scale, load
+from gpsuq import MLP, GPSError, GPSRegressor, GPSWarning, Location, ObservationModel, ParquetRows, Scale, load
 from gpsuq.engine import loop
 from gpsuq.errors import MissingCodeError
 
@@ -267,6 +267,12 @@ def test_more_columns_than_rows_and_repeated_rows_work():
     assert np.isfinite(GPSRegressor(**QUICK).fit(x, x[:, 0]).predict(x)).all()
     twice = np.tile(x[:10], (8, 1))
     assert np.isfinite(GPSRegressor(**QUICK).fit(twice, twice[:, 0]).predict(twice)).all()
+
+
+def test_a_table_that_is_read_in_parts_is_refused(tmp_path):
+    pd.DataFrame({"x": [1.0, 2.0], "y": [1.0, 2.0]}).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(GPSError, match="GPSLinearRegression"):
+        GPSRegressor(**QUICK).fit(ParquetRows(tmp_path / "rows.parquet", target="y"))
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ class GPSRegressor(Predictive, RegressorMixin, BaseEstimator):  # type: ignore[m
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
         groups: Any = None,
