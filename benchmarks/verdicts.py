@@ -11,6 +11,7 @@ smaller network of the modern one.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import subprocess
 import time
@@ -28,7 +29,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor, nn
 
 from gpsuq import GPSClassifier, Recipe
-from gpsuq.classify.baselines import PlainClassifier
+from gpsuq.classify.baselines import DropoutClassifier, PlainClassifier
 from gpsuq.classify.decisions import auroc, log_loss, reliability, risk_coverage, wrong
 from gpsuq.core.familiarity import FeatureSums
 from gpsuq.datasets import load_images
@@ -45,7 +46,8 @@ COVERAGE = {"mnist": 0.97, "cifar10": 0.77}  # of images set aside, that one thr
 HEAD = Recipe(epochs=3, n_draws=10)
 NEW = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined"}
 NEW |= {"spread_weight": 0.0, "off_data_spread": 0.0}
-_NEIGHBOURS, _BANK = 10, 5000
+PRECISIONS = [10.0**power for power in range(-2, 6)]  # of last-layer weights before there are data
+_NEIGHBOURS, _BANK, _DROPOUT = 10, 5000, 0.2
 _ABOUT = ("data", "network", "seed", "method", "environment", "commit")
 
 
@@ -143,6 +145,43 @@ def of_classifier(model: Any, features: Features) -> Judged:
     return {name: v.mean for name, v in verdicts.items()}, {name: v.uqc_shortfall for name, v in verdicts.items()}
 
 
+def laplace(features: Features, labels: Tensor, aside: Array) -> Judged:
+    """Judge by a last-layer Laplace approximation: Kronecker factors, 200 draws, precision by images set aside."""
+    last = [layer for layer in features.head.modules() if isinstance(layer, nn.Linear)][-1]
+
+    def entered(x: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        handle = last.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+        outputs(features.head, x)
+        handle.remove()
+        rows = torch.cat(found).double()
+        return torch.cat([rows, rows.new_ones(len(rows), 1)], 1)
+
+    train = entered(features.train)
+    weight = torch.cat([last.weight, last.bias[:, None]], 1).detach().double()
+    p = torch.softmax(train @ weight.T, 1)
+    a, u = torch.linalg.eigh(train.T @ train)  # summed over images; the other factor is their mean
+    g, v = torch.linalg.eigh(torch.diag(p.mean(0)) - p.T @ p / len(p))
+    noise = torch.randn(200, len(g), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def probabilities(rows: Tensor, precision: float) -> Array:
+        variance = (rows @ u).square() @ (1.0 / (a.clamp_min(0.0)[:, None] * g.clamp_min(0.0) + precision))
+        parts = zip((rows @ weight.T).split(500), variance.sqrt().split(500), strict=True)
+        return torch.cat([torch.softmax(m[:, None] + (s[:, None] * noise) @ v.T, 2).mean(1) for m, s in parts]).numpy()
+
+    rows = {name: entered(part) for name, part in features.parts.items()}
+    best = min(PRECISIONS, key=lambda precision: log_loss(probabilities(rows["aside"], precision), aside))
+    found = {name: probabilities(part, best) for name, part in rows.items()}
+    return found, {name: 1.0 - each.max(1) for name, each in found.items()}
+
+
+def with_dropout(head: nn.Module, p: float) -> nn.Module:
+    """Return a copy of a head with dropout behind every rectifier."""
+    if isinstance(head, nn.Sequential):
+        return nn.Sequential(*(with_dropout(layer, p) for layer in head))
+    return nn.Sequential(head, nn.Dropout(p)) if isinstance(head, nn.ReLU) else copy.deepcopy(head)
+
+
 class OnFeatures(GPSClassifier):
     """GPS on features that a trunk has learned: they are compared as they are, as those of a whole network would be."""
 
@@ -170,6 +209,15 @@ def judged(method: str, features: Features, material: Material, seed: int) -> Ju
     if method == "plain head":
         model: Any = PlainClassifier(features.head, recipe=HEAD, random_state=seed)
         return of_classifier(model.fit(features.train, material.train[1]), features)
+    if method == "Laplace, last layer":
+        return laplace(features, labels, material.aside[1])
+    if method == "MC dropout":
+        model = DropoutClassifier(with_dropout(features.head, _DROPOUT), recipe=HEAD, random_state=seed)
+        model.fit(features.train, material.train[1])
+        verdicts = {name: model.uncertainty(part) for name, part in features.parts.items()}
+        return {name: v.mean for name, v in verdicts.items()}, {
+            name: v.predictive_entropy for name, v in verdicts.items()
+        }
     options: dict[str, Any] = {"recipe": HEAD, "random_state": seed, "features": "keep"}
     if method == "GPS, paper's":
         model = GPSClassifier(features.head, **options, spread_weight=0.0, off_data_spread=0.0)
@@ -183,7 +231,7 @@ def judged(method: str, features: Features, material: Material, seed: int) -> Ju
 
 METHODS = (
     *("softmax", "energy", "nearest neighbours", "Mahalanobis", "relative Mahalanobis"),
-    *("plain head", "GPS, paper's", "GPS, default", "GPS, distance"),
+    *("plain head", "Laplace, last layer", "MC dropout", "GPS, paper's", "GPS, default", "GPS, distance"),
 )
 
 
@@ -210,13 +258,17 @@ def measured(method: str, data: str, features: Features, material: Material, see
 
 
 def prepared(material: Material, seed: int, models: Path) -> Features:
-    """Train the plain network where that has not been done, and return its features."""
+    """Train the plain network where that has not been done, and return its features, which are kept beside it."""
     torch.manual_seed(seed)
     model = PlainClassifier(material.network, recipe=material.recipe, random_state=seed)
     model.fit(*material.train, augment=material.augment, checkpoint=models)
     trunk, head = split_network(model.network_, "head.0")
-    parts = {"aside": material.aside[0], "test": material.test[0], **material.strangers}
-    return Features(head, outputs(trunk, material.train[0]), {name: outputs(trunk, x) for name, x in parts.items()})
+    kept = models / "features.pt"
+    if not kept.exists():
+        parts = {"train": material.train[0], "aside": material.aside[0], "test": material.test[0]}
+        torch.save({name: outputs(trunk, x) for name, x in (parts | material.strangers).items()}, kept)
+    features = torch.load(kept, weights_only=True)
+    return Features(head, features.pop("train"), features)
 
 
 def summarise(out: Path) -> None:
@@ -262,6 +314,7 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     """Measure what has no line yet."""
+    torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", choices=list(COVERAGE), default="mnist")
     parser.add_argument("--seeds", type=numbers, default=[0])

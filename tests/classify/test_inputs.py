@@ -10,6 +10,7 @@ from gpsuq import GPSClassifier, GPSError, Recipe, load, noisify
 from gpsuq.classify.inputs import Mapped
 
 RECIPE = Recipe(epochs=2, batch_size=20)
+pytestmark = pytest.mark.filterwarnings("ignore:the network is sure:gpsuq.GPSWarning")  # after two epochs
 
 
 def network():

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from gpsuq.classify.decisions import CERTAIN_ABOVE, risk_coverage, wrong
 from gpsuq.classify.export import write_onnx
+from gpsuq.classify.findings import ALARMING, SETTLED_BY_FEW, settling_findings
 from gpsuq.classify.members import trained_members
 from gpsuq.classify.network import NetworkClassifier, like_weights
 from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
@@ -34,7 +35,7 @@ from gpsuq.engine.parallel import independent
 from gpsuq.engine.progress import stage
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, warn
 
 SPREAD_WEIGHT = 0.05
 """Default price of spread at the data."""
@@ -232,6 +233,9 @@ class GPSClassifier(NetworkClassifier):
         if self._settles:
             assert validation is not None
             self._settle(X, y, validation)
+        for finding in self.findings_:
+            if finding.code in ALARMING:
+                warn(finding.message)
         return self
 
     @property
@@ -304,6 +308,7 @@ class GPSClassifier(NetworkClassifier):
 
     def _settle(self, X: Any, y: Any, validation: tuple[Any, Any]) -> None:
         self.temperature_, self.strangeness_weight_ = 1.0, None
+        self.findings_ = [finding for finding in self.findings_ if finding.code != SETTLED_BY_FEW]
         aside, labels = self._inputs(validation[0]), self.encoded(validation[1])
         if self.spread == "distance":
             for network in self.networks_:
@@ -318,7 +323,9 @@ class GPSClassifier(NetworkClassifier):
             self.certain_above_ = CERTAIN_ABOVE
             self.temperature_ = best_temperature(*self._some_logits(aside, labels))
             verdicts = self.uncertainty(validation[0])
-            self.strangeness_weight_, self.certain_above_ = combined_verdict(verdicts, wrong(verdicts.mean, labels))
+            errors = wrong(verdicts.mean, labels)
+            self.strangeness_weight_, self.certain_above_ = combined_verdict(verdicts, errors)
+            self.findings_ += settling_findings(len(errors), int(errors.sum()))
 
     def _training_batches(self, X: Any, y: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield training data once, labels as numbers."""
@@ -454,10 +461,12 @@ class GPSClassifier(NetworkClassifier):
     def _logits(self, x: Tensor, draws: slice) -> Tensor:
         return self._passed(x, draws)[0]
 
-    def _passed(self, x: Tensor, draws: slice, seen: Sequence[Seen | None] = ()) -> tuple[Tensor, list[Seen | None]]:
+    def _passed(
+        self, x: Tensor, draws: slice, seen: tuple[Seen | None, ...] = ()
+    ) -> tuple[Tensor, tuple[Seen | None, ...]]:
         networks = self.networks_
         found: list[Tensor | None] = [None] * (draws.stop - draws.start)
-        known = list(seen) or [None] * len(networks)
+        known: list[Seen | None] = list(seen) or [None] * len(networks)
         for member, network in enumerate(networks):  # draw i is one of member i modulo their number
             own = slice(*(max(0, -(-(end - member) // len(networks))) for end in (draws.start, draws.stop)))
             if own.stop == own.start:
@@ -469,7 +478,7 @@ class GPSClassifier(NetworkClassifier):
             else:
                 logits = network.again(before, noise=noise)
             found[own.start * len(networks) + member - draws.start :: len(networks)] = logits.unbind(1)
-        return torch.stack([each for each in found if each is not None], 1), known
+        return torch.stack([each for each in found if each is not None], 1), tuple(known)
 
     def _noise(self, noise_dim: int, draws: slice, member: int) -> Tensor:
         """Return the noise of a member's draws with these numbers, (draws, q)."""

@@ -31,7 +31,7 @@ from gpsuq.classify.decisions import (
     threshold_in_words,
     wrong,
 )
-from gpsuq.classify.findings import training_findings
+from gpsuq.classify.findings import Trained, setup_findings, training_findings
 from gpsuq.classify.inputs import Mapped, is_loader, labels_of, takes_integers, warn_of_lost_digits
 from gpsuq.classify.networks import default_network
 from gpsuq.classify.plots import threshold_curves
@@ -48,7 +48,7 @@ from gpsuq.engine.networks import Loss, NetworkTraining
 from gpsuq.engine.progress import counting_bar, training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
-from gpsuq.engine.sources import ArrayBatches, Batches, LoaderBatches
+from gpsuq.engine.sources import ArrayBatches, Batches, Labelled, LoaderBatches
 from gpsuq.errors import GPSError, listed
 from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
@@ -59,11 +59,12 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-_Seen = Sequence[Seen | None]
+_Seen = tuple[Seen | None, ...]
 """By each network of a classifier that has noise."""
 
 DEFAULT_DRAWS = 200
 _FEW, _SOME = 3, 100  # observations to try a network on, and to see the size of its features
+_FINDING_DRAWS = 20
 _ROWS, _IMAGES = 4000, 500  # rows (observations and draws) and observations that are passed at once, at most
 
 
@@ -160,7 +161,7 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         """
         seed = seed_from(self.random_state)
         recipe = Recipe() if self.recipe is None else self.recipe
-        batches, example = self._batches(X, y, classes, augment, recipe, seed)
+        batches, example, counts = self._batches(X, y, classes, augment, recipe, seed)
         with seeded(seed, "init"):
             initial = self._initial(example)
             network = self._made(initial, like_weights(initial, example[:_SOME]))
@@ -171,7 +172,16 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         with training_bar(self.progress) as advance:
             train(training, fabric, checkpoint=None if checkpoint is None else Path(checkpoint), on_step=advance)
         self._keep(network, training.losses_of_epochs, training.seconds, seed)
+        with seeded(seed, "findings"):
+            self.findings_ += setup_findings(self._trained(network, next(batches.epoch(0)), counts))
         return self
+
+    def _trained(self, network: nn.Module, some: Labelled, counts: NDArray[np.intp]) -> Trained:
+        """Return what the network makes of a batch."""
+        draws = slice(0, self._available(_FINDING_DRAWS))
+        with torch.no_grad():
+            logits = self._logits(some.x, draws).float().cpu()
+        return Trained(network, some.x, some.y, logits, self.classes_, counts)
 
     def _keep(self, network: nn.Module, losses: list[float], seconds: float, seed: int) -> None:
         self.network_, self.losses_, self.seconds_, self.seed_ = network, losses, seconds, seed
@@ -211,8 +221,8 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
 
     def _batches(
         self, X: Any, y: Any, classes: ArrayLike | None, augment: Any, recipe: Recipe, seed: int
-    ) -> tuple[Batches, Tensor]:
-        """Check the data and learn the classes; return batches, and some inputs as an example."""
+    ) -> tuple[Batches, Tensor, NDArray[np.intp]]:
+        """Check the data and learn the classes; return batches, some inputs as an example, and counts of classes."""
         if y is None and is_loader(X):
             if augment is not None:
                 raise GPSError("augment is for arrays; let the dataset of your DataLoader augment")
@@ -221,10 +231,14 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         x = self._inputs(X, reset=True)
         labels = labels_of(y, len(x))
         self._set_classes(np.unique(labels) if classes is None else np.asarray(classes))
-        batches = ArrayBatches(x, torch.from_numpy(self._encoded(labels)), recipe.batch_size, seed, augment)
-        return batches, x if isinstance(x, Tensor) else x[:_SOME]
+        encoded = self._encoded(labels)
+        batches = ArrayBatches(x, torch.from_numpy(encoded), recipe.batch_size, seed, augment)
+        example = x if isinstance(x, Tensor) else x[:_SOME]
+        return batches, example, np.bincount(encoded, minlength=len(self.classes_))
 
-    def _loader_batches(self, loader: Iterable[Any], classes: ArrayLike | None, seed: int) -> tuple[Batches, Tensor]:
+    def _loader_batches(
+        self, loader: Iterable[Any], classes: ArrayLike | None, seed: int
+    ) -> tuple[Batches, Tensor, NDArray[np.intp]]:
         """Pass through a loader once: check it, learn its classes, count its batches."""
         example, found, seen = None, [], hashlib.blake2b(digest_size=16)
         for number, item in enumerate(loader):
@@ -248,8 +262,12 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         n_batches = sum(len(labels) > 1 for labels in found)
         # What a loader changes at random, by numbers that torch does not seed, cannot tell data from others.
         digest = f"{seen.hexdigest()} in {counts}" if _repeats(loader, example, seed) else f"{counts}"
-        encode = lambda y: torch.from_numpy(self.encoded(y))  # noqa: E731
-        return LoaderBatches(loader, encode, n_batches, digest, seed, self._input_type), example
+
+        def encode(y: Any) -> Tensor:
+            return torch.from_numpy(self._encoded(labels_of(y, len(y))))
+
+        of_classes = np.bincount(self._encoded(np.concatenate(found)), minlength=len(self.classes_))
+        return LoaderBatches(loader, encode, n_batches, digest, seed, self._input_type), example, of_classes
 
     def _learn_type(self, few: Any) -> None:
         """Learn from some inputs whether the network takes integers."""
@@ -289,7 +307,7 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
         if reset:
-            few = np.array(X[:_FEW])
+            few = np.array(X[:_FEW]) if isinstance(X, np.ndarray) or hasattr(X, "iloc") else np.zeros(1)
             self._learn_type(few if few.dtype.kind in "iu" else np.zeros(1))
         dtype: type[np.generic] = np.int64 if self.integers_ else np.float32
         if X.ndim <= 2:
@@ -369,7 +387,8 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         parts, order = [], []
 
         def drawn_until_settled(start: int, part: Tensor) -> None:
-            waiting, seen = np.arange(len(part)), ()
+            waiting = np.arange(len(part))
+            seen: _Seen = ()
             samples: NDArray[np.float32] = np.empty((len(part), 0, len(self.classes_)), dtype=np.float32)
             for look, draws in enumerate(draws_in_looks(looks)):
                 fresh, seen = self._probabilities(part, draws, seen)
@@ -381,7 +400,7 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
                 waiting, samples, left = waiting[~done], samples[~done], torch.from_numpy(~done)
                 if len(waiting) == 0:
                     break
-                part, seen = part[left], [None if each is None else each[left] for each in seen]
+                part, seen = part[left], tuple(None if each is None else each[left] for each in seen)
 
         self._in_chunks(self._inputs(X), looks[0], drawn_until_settled)
         return joined(parts, np.concatenate(order))

@@ -324,7 +324,7 @@ class NoisyNetwork(nn.Module):
             except GPSError:
                 raise
             except (RuntimeError, ValueError, IndexError) as error:
-                trial._plain_pass(few)  # the user's own mistake first
+                _plain_pass(trial.module, few)  # the user's own mistake first
                 raise GPSError(
                     f"{self._where} cannot take noise: behind it an observation is one row for each draw, "
                     f"and the network fails on that ({error}); is there a skip connection around the layer?"
@@ -398,12 +398,13 @@ class NoisyNetwork(nn.Module):
                 module.training = mode and name in self.trained
         return self
 
-    def _plain_pass(self, inputs: Sequence[Any]) -> None:
-        try:
-            self.module(*inputs)
-        except (RuntimeError, ValueError, IndexError) as error:
-            shapes = ", ".join(str(tuple(value.shape)) for value in inputs if isinstance(value, Tensor))
-            raise GPSError(f"the network fails on inputs of shape {shapes}: {error}") from error
+
+def _plain_pass(module: nn.Module, inputs: Sequence[Any]) -> None:
+    try:
+        module(*inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        shapes = ", ".join(str(tuple(value.shape)) for value in inputs if isinstance(value, Tensor))
+        raise GPSError(f"the network fails on inputs of shape {shapes}: {error}") from error
 
 
 @contextmanager
@@ -488,7 +489,7 @@ def affine_layers(module: nn.Module, *example: Any) -> list[str]:
         if type(layer).forward is nn.Linear.forward:
             layer.register_forward_pre_hook(lambda _, __, name=name: called.append(name))
     with torch.no_grad():
-        trial(*(_some_rows(value) for value in example))
+        _plain_pass(trial, [_some_rows(value) for value in example])
     found: list[str] = []
     for name in reversed(called):
         try:

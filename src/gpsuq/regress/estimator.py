@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -27,7 +26,7 @@ from gpsuq.core.seeds import derive_seed, seed_from
 from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.ranks import fabric_or_default
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.regress.columns import Columns, as_frame
 from gpsuq.regress.families import FAMILIES, NORMAL_NAMES, Array, make_family
 from gpsuq.regress.fit import (
@@ -38,6 +37,7 @@ from gpsuq.regress.fit import (
 )
 from gpsuq.regress.network import Tabular
 from gpsuq.regress.predictive import Predictive, outcomes_of
+from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
 from gpsuq.tables.frames import identifiers
 
@@ -49,7 +49,7 @@ _DROPOUT = 0.2
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 
-class GPSRegressor(Predictive, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GPSRegressor(Predictive, InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Regression whose predictive at x is a mixture f(y given theta) over theta = G(x, Z), Z ~ N(0, I).
 
     By default outcomes are Normal and the generator draws their location and scale at x, so that the predictive is a
@@ -253,7 +253,7 @@ class GPSRegressor(Predictive, RegressorMixin, BaseEstimator):  # type: ignore[m
             self.calibrate(frame[apart], targets[apart] if self._several else targets[apart, 0])
         for finding in self.findings_:
             if finding.code != "identifier":
-                warnings.warn(finding.message, GPSWarning, stacklevel=3)
+                warn(finding.message)
         return self
 
     def _learn_names(self, X: Any) -> pd.DataFrame:
@@ -302,6 +302,11 @@ class GPSRegressor(Predictive, RegressorMixin, BaseEstimator):  # type: ignore[m
         self.conformal_ = None
         self.conformal_ = Conformal.of(self.predict_cdf(X, y), groups)
         return self
+
+    def _compact(self) -> str:
+        lead = f"Outcomes are {self.fit_.family.name}; the predictive is a mixture of generators."
+        members = pd.DataFrame({"weight": self.members_}).rename_axis("generators")
+        return compact(type(self).__name__, lead, self.findings_, members)
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the fit into a directory that :func:`gpsuq.load` reads; nothing in it is code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,16 @@ from gpsuq.core.intervals import check_coverage
 from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import derive_seed
 from gpsuq.errors import GPSError
+from gpsuq.plots.diagnostics import observed_and_predicted
 from gpsuq.regress.columns import Columns, as_frame, check_names
 from gpsuq.regress.families import NORMAL_NAMES, Array, chosen_components
 from gpsuq.regress.fit import RegressionFit, calibrated_levels, calibrated_ranks, moments, output_of
 from gpsuq.regress.left_out import judges
 from gpsuq.regress.stacking import absolute_mean
 from gpsuq.tables.frames import in_kind
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OUTLIER = 5.0
 """Nats beyond an ordinary row that make a row an outlier."""
@@ -274,6 +278,13 @@ class Predictive:
         below = targets[:, :, None] - quantiles
         scores = 2.0 * np.maximum(levels * below, (levels - 1.0) * below).mean(2)
         return np.asarray(scores if self._several else scores[:, 0])
+
+    def plot(self, X: Any, y: Any) -> Figure:
+        """Plot what was observed against the mean of its predictive, with 90% intervals."""
+        targets, several = outcomes_of(y, len(X))
+        if several:
+            raise GPSError("a figure has a single outcome: fit one model for each")
+        return observed_and_predicted(targets, self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
