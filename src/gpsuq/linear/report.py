@@ -282,7 +282,7 @@ def _coefficient_picture(estimator: GPSLinearRegression, target: str) -> Picture
     names, spread = list(estimator.summary().index[:-2]), estimator.fit_.units.spread
     figure = coefficients(estimator.draws_["slope"], names, spread=spread, target=target)
     caption = (
-        "Dark: all chains and draws; light: within chains, how rows differ."
+        "Upper boxes: all chains and draws; lower ones: within chains, how rows differ."
         if estimator.heterogeneous_
         else "How well each coefficient is known: all chains and draws."
     )

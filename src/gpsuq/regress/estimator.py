@@ -566,7 +566,7 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
         targets, several = _targets(y, len(X))
         if several:
             raise GPSError("a figure has a single outcome: fit one model for each")
-        return observed_and_predicted(targets, self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+        return observed_and_predicted(targets.ravel(), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
 
     def _compact(self) -> str:
         lead = f"Outcomes are {self.fit_.family.name}; the predictive is a mixture of generators."
