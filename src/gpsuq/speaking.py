@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 
+from gpsuq.engine.progress import counting_bar
 from gpsuq.errors import GPSError, GPSWarning, stopped
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
@@ -56,7 +57,7 @@ def speaking() -> Iterator[Console]:
         try:
             yield Console(quiet=not _speaks())
         except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
-            Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+            _say(f"error: {error}", style="red", everywhere=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interruption:
             _end(str(interruption), 130)
@@ -64,9 +65,8 @@ def speaking() -> Iterator[Console]:
             if stop.code != _TERMINATED:
                 raise
             _end(" ".join(getattr(stop, "__notes__", [])), _TERMINATED)
-    said = Console(stderr=True, quiet=not _speaks())
     for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
-        said.print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+        _say(f"note: {message}", style="yellow")
 
 
 @contextmanager
@@ -89,9 +89,15 @@ def _unwinding_when_terminated() -> Iterator[None]:
 
 def _end(message: str, code: int) -> NoReturn:
     """Say that the command was stopped, and end it with an exit code."""
-    console = Console(stderr=True, quiet=not _speaks())
-    console.print(message or "interrupted; give the same command again to start anew", markup=False, soft_wrap=True)
+    _say(message or "interrupted; give the same command again to start anew")
     raise typer.Exit(code) from None
+
+
+def _say(message: str, *, style: str = "", everywhere: bool = False) -> None:
+    """Print on standard error: between words on a terminal, in one line for files and pipes; paths stay whole."""
+    console = Console(stderr=True, quiet=not (everywhere or _speaks()))
+    piped = not console.is_terminal
+    console.print(message, style=style, markup=False, highlight=False, overflow="ignore", soft_wrap=piped)
 
 
 def _speaks() -> bool:
@@ -102,6 +108,13 @@ def _speaks() -> bool:
 def watched() -> bool:
     """Whether standard error is a terminal: progress bars are not for files and pipes."""
     return _speaks() and sys.stderr.isatty()
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """Show on a terminal what a command is doing beside training."""
+    with counting_bar(watched(), text, None):
+        yield
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,7 +62,7 @@ def fit(
         from gpsuq.classify.thresholds import check_calibration_size
         from gpsuq.engine.checkpoints import resumable, unfinished
         from gpsuq.engine.settings import Recipe
-        from gpsuq.errors import GPSError, GPSWarning
+        from gpsuq.errors import GPSError, warn
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import write_checks
         from gpsuq.storage import write_model
@@ -89,7 +88,7 @@ def fit(
                 try:
                     estimator.calibrate(X, y, target=target_error, by_class=by_class)
                 except GPSError as error:
-                    warnings.warn(f"the verdict is the usual one: {error}", GPSWarning, stacklevel=1)
+                    warn(f"the verdict is the usual one: {error}")
             X, y = table.X.loc[aside], table.y.loc[aside]
             verdicts = estimator.uncertainty(X)
             if table.encoding.levels:

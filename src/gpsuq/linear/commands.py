@@ -23,6 +23,7 @@ from gpsuq.speaking import (
     print_json,
     print_left_out,
     speaking,
+    step,
     watched,
 )
 
@@ -96,17 +97,18 @@ def fit(
                     warnings.warn(warning.message, stacklevel=1)
             if table.encoding.levels:
                 table.encoding.write(folder)
-            write_table(estimator.summary(), folder / "summary.csv", index=True)
-            rows = numbered(estimator.explain_rows(table.X, table.y, groups=table.groups))
-            write_table(rows, folder / "rows.csv", index=True)
-            if table.groups is not None:
-                by_group = estimator.explain_groups(table.X, table.y, table.groups)
-                write_table(by_group, folder / "groups.csv", index=True)
-            save_figure(estimator.plot_coefficients(), folder / "coefficients.png")
-            checks = linear_checks(estimator, table.X, table.y, rows, fitted=True, n_rows=n_rows)
-            write_checks(checks, folder)
-            write_model(estimator, folder)  # after what is read with it
-            write_page(checked_linear_page(estimator, checks), folder / "report.html")
+            with step("judging rows and writing the report"):
+                write_table(estimator.summary(), folder / "summary.csv", index=True)
+                rows = numbered(estimator.explain_rows(table.X, table.y, groups=table.groups))
+                write_table(rows, folder / "rows.csv", index=True)
+                if table.groups is not None:
+                    by_group = estimator.explain_groups(table.X, table.y, table.groups)
+                    write_table(by_group, folder / "groups.csv", index=True)
+                save_figure(estimator.plot_coefficients(), folder / "coefficients.png")
+                checks = linear_checks(estimator, table.X, table.y, rows, fitted=True, n_rows=n_rows)
+                write_checks(checks, folder)
+                write_model(estimator, folder)  # after what is read with it
+                write_page(checked_linear_page(estimator, checks), folder / "report.html")
     files = written_files(out)
     if as_json:
         print_json(facts(estimator) | {"rows": n_rows, "files": list(map(str, files))})

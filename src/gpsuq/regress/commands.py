@@ -22,6 +22,7 @@ from gpsuq.speaking import (
     print_json,
     print_left_out,
     speaking,
+    step,
     watched,
 )
 
@@ -95,17 +96,18 @@ def fit(
                 if str(warning.message) not in said:
                     warnings.warn(warning.message, stacklevel=1)
             X, y = numbered(table.X), table.y
-            rows = estimator.explain_rows(X, y, fitted=True)
-            write_table(rows, folder / "rows.csv", index=True)
-            checks = regression_checks(estimator, X, y, rows, fitted=True)
-            shown = frame_from_json(checks["shown"])
-            figure = observed_and_predicted(
-                *(shown[name] for name in ("y", "predicted", "5%", "95%")), target=checks["target"]
-            )
-            save_figure(figure, folder / "regression.png")
-            write_checks(checks, folder)
-            write_model(estimator, folder)  # after what is read with it
-            write_page(checked_regression_page(estimator, checks), folder / "report.html")
+            with step("judging rows and writing the report"):
+                rows = estimator.explain_rows(X, y, fitted=True)
+                write_table(rows, folder / "rows.csv", index=True)
+                checks = regression_checks(estimator, X, y, rows, fitted=True)
+                shown = frame_from_json(checks["shown"])
+                figure = observed_and_predicted(
+                    *(shown[name] for name in ("y", "predicted", "5%", "95%")), target=checks["target"]
+                )
+                save_figure(figure, folder / "regression.png")
+                write_checks(checks, folder)
+                write_model(estimator, folder)  # after what is read with it
+                write_page(checked_regression_page(estimator, checks), folder / "report.html")
     files = written_files(out)
     judged = {"inside": checks["coverage"]} | {name: checks[name] for name in ("left_out", "crps")}
     if as_json:
