@@ -8,12 +8,10 @@ writes docs/screenshots/linear-light.png and so on. It needs Chromium and playwr
 from __future__ import annotations
 
 import argparse
-import io
 import shutil
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from playwright.sync_api import sync_playwright
 
 LOOKS: dict[str, dict[str, Any]] = {
@@ -33,9 +31,7 @@ def screenshots(page: Path, name: Path) -> None:
             tab = browser.new_page(**options)
             tab.emulate_media(media="print" if look == "print" else "screen")
             tab.goto(page.resolve().as_uri())
-            picture = Image.open(io.BytesIO(tab.screenshot()))
-            # 256 colours are plenty for a page, and a third of the bytes
-            picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(f"{name}-{look}.png", optimize=True)
+            tab.screenshot(path=f"{name}-{look}.png")
         browser.close()
 
 

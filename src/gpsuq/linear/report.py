@@ -175,7 +175,10 @@ def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any
         title += f" of {target}"
         facts = [("rows", f"{checks['n']:,}"), *facts, ("in 90% intervals", f"{checks['coverage']['0.9']:.1%}")]
         if (looked_at := checks["shown"].get("of", checks["n"])) < checks["n"]:
-            note = f" Single rows, checks and the table of columns are those of a sample of {looked_at:,} rows."
+            note = (
+                f" It was fitted to {checks['n']:,} rows; single rows, checks and the table of columns are those of a "
+                f"sample of {looked_at:,} rows."
+            )
         if subgroups > 1:
             facts.append(("subgroups", str(subgroups)))
         trust = blocks.trust(estimator.findings_, blocks.calibration_verdict(checks, "rows", advice=_MISFIT))
