@@ -1,5 +1,7 @@
 """What is shown of a regression with very many coefficients."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +47,8 @@ def test_coefficients_share_an_axis_whatever_the_units_of_their_columns():
     y = X["grams"] / 1000.0 + 2000.0 * X["tons"] + 0.1 * rng.normal(size=200)
     model = GPSLinearRegression(n_chains=3, spread_weight=3.0).fit(X, y)
     assert np.allclose(model.fit_.units.spread, X.std(), rtol=0.02)
+    far = replace(model.fit_.units, matrix=model.fit_.units.matrix * [[1e12], [1e-12]])
+    assert np.allclose(far.spread * [1e12, 1e-12], X.std(), rtol=0.02)
     ax = model.plot().axes[0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["tons", "grams"]
     low, high = ax.get_xlim()

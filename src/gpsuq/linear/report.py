@@ -202,14 +202,15 @@ def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any
         spread_weight_in_use=estimator.spread_weight_,
     )
     sections.append(Section("What was fitted", [Table(settings, "Settings")], "settings and seed"))
-    return Page(title, f"{_lead(estimator, summary, target)}{note}", sections, facts, trust, first)
+    return Page(title, f"{_lead(estimator, summary, target, subgroups)}{note}", sections, facts, trust, first)
 
 
-def _lead(estimator: GPSLinearRegression, summary: pd.DataFrame, target: str) -> str:
+def _lead(estimator: GPSLinearRegression, summary: pd.DataFrame, target: str, subgroups: int) -> str:
     """Say what was found: whether coefficients differ, and what the target goes with most."""
     if estimator.law_ in LINES:
         shares = [f"{share:.0%}" for share in estimator.lines()["share"]]
-        return f"{estimator.verdict()} Their shares of the rows are {listed(shares)}."
+        alike = " Lines that are close count as one subgroup." if 1 < subgroups < len(shares) else ""
+        return f"{estimator.verdict()} Their shares of the rows are {listed(shares)}.{alike}"
     told = _told_from_zero(estimator, summary)
     if told.empty:
         return f"{estimator.verdict()} No mean coefficient is told from 0."
