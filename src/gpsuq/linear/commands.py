@@ -152,8 +152,8 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
 
     print_found(console, estimator.verdict(), estimator.findings_)
     table = Table("parameter", header_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for column in ("mean", "heterogeneity sd", "estimation sd", "interval of mean", "for one sd of x"):
-        table.add_column(column, justify="right", no_wrap=column == "interval of mean")
+    for column in ("mean", "hetero-\ngeneity sd", "estima-\ntion sd", "interval of\nthe mean", "for one\nsd of x"):
+        table.add_column(column, justify="right", no_wrap=True)
     summary = estimator.summary(coverage)
     scaled = (summary["mean"].iloc[:-2] * estimator.fit_.units.spread).map("{:+.3g}".format)
     shown = summary.iloc[largest_parameters(summary, 50)]
