@@ -284,7 +284,7 @@ class Predictive:
         targets, several = outcomes_of(y, len(X))
         if several:
             raise GPSError("a figure has a single outcome: fit one model for each")
-        return observed_and_predicted(targets, self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+        return observed_and_predicted(targets.ravel(), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
