@@ -32,6 +32,9 @@ def fit(
     replicate: Annotated[
         str | None, typer.Option("--replicate", help="Column that names replicates of the pattern.")
     ] = None,
+    mark: Annotated[
+        str | None, typer.Option("--mark", help="Column with the type of each point, for maps of relative risk.")
+    ] = None,
     covariate: Annotated[
         list[Path] | None,
         typer.Option("--covariate", help="GeoTIFF, or CSV grid with a JSON of its axes beside it; may be repeated."),
@@ -62,7 +65,7 @@ def fit(
 
         region = read_window(window)
         inside = None if drop_outside else region
-        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing, window=inside)
+        patterns, types = read_points(points, x, y, replicate, mark=mark, drop_missing=drop_missing, window=inside)
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
@@ -70,7 +73,7 @@ def fit(
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            estimator.fit(patterns, region, covariates=covariate or ())
+            estimator.fit(patterns, region, covariates=covariate or (), marks=types or None)
             write_model(estimator, folder)
             write_table(estimator.surface().to_frame(), folder / "intensity.csv", index=False)
             save_figure(estimator.plot(), folder / "intensity.png")
@@ -82,7 +85,7 @@ def fit(
         print_json(facts(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})
         return
     show(console, estimator)
-    console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
+    console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.2g}.")
     list_files(console, files)
 
 
@@ -130,8 +133,11 @@ def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
 
 
 def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
-    """Print the number of points, and the shape of the intensity."""
-    points = sum(map(len, estimator.points_))
-    waves = f"made of waves whose frequencies have an sd of {estimator.frequency_:g} cycles per longest side"
-    shape = "constant" if estimator.frequency_ == 0 else waves
-    console.print(f"{points} points, expected {estimator.integral():.1f}; intensity: {shape}.", markup=False)
+    """Print the number of points, and their intensity in a unit that suits it."""
+    from gpsuq.spatial.units import shown_density
+
+    points, expected = sum(map(len, estimator.points_)), estimator.integral()
+    average = expected / estimator.window_.area
+    shown = shown_density(estimator.window_, average)
+    text = f"{points} points, expected {expected:.1f}; {shown.factor * average:.3g} {shown.unit}."
+    console.print(text, markup=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,8 @@ import pandas as pd
 from scipy.ndimage import gaussian_filter
 from scipy.special import ndtri
 
-from gpsuq.core.intervals import check_coverage
-from gpsuq.errors import GPSError
+from gpsuq.core.intervals import check_coverage, equal_tailed
+from gpsuq.errors import GPSError, listed
 from gpsuq.poisson.validation import cross_validated
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
@@ -28,6 +29,7 @@ _MOST_QUADRATS = 10  # a side
 _SIMULATIONS = 999
 _POINTS_HELD = 10.0  # by the kernel of a residual map
 _PLACES = 100  # of a curve
+_EFFECT_PLACES, _EFFECT_VALUES, _EFFECT_DRAWS = 300, 25, 200
 _WIDE = 4.0  # standard deviations after which a Gaussian counts as zero
 
 Intensity = Callable[[Array], Array]
@@ -294,6 +296,38 @@ class Diagnosed:
             n = sum(map(len, expected.points))
             expected = Expected(grid, expected.points, n * grid.exposure / grid.window.area)
         return covariate_curve(expected, self._covariate(covariate), coverage)
+
+    def partial_effect(self, covariate: str, coverage: float = 0.95) -> pd.DataFrame:
+        """Return the mean intensity over the window if a covariate of the fit had each value everywhere.
+
+        Places and other covariates stay as they are: this is what the model says, not what a change would do.
+
+        >>> import numpy as np
+        >>> from gpsuq import GPSPoissonProcess
+        >>> points = np.random.default_rng(0).random((100, 2)) ** [0.5, 1.0]
+        >>> model = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=5)
+        >>> model = model.fit(points, (0, 1, 0, 1), covariates={"east": np.array([[0.0, 1.0], [0.0, 1.0]])})
+        >>> list(model.partial_effect("east"))
+        ['value', 'mean', 'lower', 'upper']
+        """
+        model: Any = self
+        known = {one.name: one for one in model.fit_.locations.covariates}
+        if covariate not in known:
+            raise GPSError(f"there is no covariate {covariate!r} in the fit; it has {listed(known) or 'none'}")
+        nodes = model.grid_.nodes[model.grid_.inside]
+        places = np.random.default_rng(model.seed_).permutation(nodes)[:_EFFECT_PLACES]
+        low, high = np.quantile(known[covariate].at(nodes), [0.01, 0.99])
+        x_min, x_max, y_min, y_max = model.window_.bounds
+        axes, rows = (np.array([x_min, x_max]), np.array([y_min, y_max])), []
+        for value in np.linspace(low, high, _EFFECT_VALUES):
+            flat = CovariateGrid(covariate, *axes, np.full((2, 2), value))
+            changed = tuple(flat if one.name == covariate else one for one in known.values())
+            other = copy(model)
+            other.fit_ = replace(model.fit_, locations=replace(model.fit_.locations, covariates=changed))
+            means = other.sample_intensity(places, _EFFECT_DRAWS).mean(1)
+            rows.append((value, means.mean(), *equal_tailed(means[:, None], coverage)))
+        values, mean, lower, upper = (np.asarray(column, dtype=float).ravel() for column in zip(*rows, strict=True))
+        return pd.DataFrame({"value": values, "mean": mean, "lower": lower, "upper": upper})
 
     def second_order(
         self,
