@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource, RowSource
 from gpsuq.engine.trial import Trial, support, try_model
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.uq.distribution import UQDistribution
 
 
@@ -142,7 +141,7 @@ class GPS:
         problem, state = self.train(X, y, **options)
         findings = diagnose(state)
         for finding in findings:
-            warnings.warn(finding.message, GPSWarning, stacklevel=2)
+            warn(finding.message)
         columns, sample = None if y is None else getattr(X, "columns", None), problem.source.sample
         return UQDistribution(
             state.generator.cpu(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor
 from gpsuq.core.expectations import BATCH_DIMS
 from gpsuq.core.parameters import DataScale
 from gpsuq.core.shapes import Shape, measure_dims
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 
 _NAMED_ROWS = 5
 _SCALE_ROWS = 1 << 16
@@ -166,11 +165,9 @@ def observations(
     mask_tensor = _mask(mask, y_tensor)
     _check_finite("y", y_tensor, mask_tensor)
     if y_tensor.dtype == torch.float32 and y_tensor.dim() == 1 and lost_digits(y):
-        warnings.warn(
+        warn(
             "y varies little around a large value, and float32 keeps only seven digits: subtract a constant from y, or "
-            'pass fabric=Fabric(precision="64-true")',
-            GPSWarning,
-            stacklevel=3,
+            'pass fabric=Fabric(precision="64-true")'
         )
     if mask_tensor is not None:
         y_tensor = torch.where(mask_tensor, y_tensor, 0.0)

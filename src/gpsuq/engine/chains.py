@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -14,7 +13,7 @@ from scipy.special import gammaincinv
 from torch import Tensor
 
 from gpsuq.core.seeds import random_block, uniform_by_row
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 
 Reweight = Literal["bootstrap"] | None
 
@@ -78,11 +77,9 @@ def warn_of_small_weights(weight: Tensor) -> None:
     """Warn where weights were scaled to sum to little: as frequencies they say that there are few observations."""
     count = int((weight > 0).sum())
     if float(weight.sum()) < 0.5 * count:
-        warnings.warn(
+        warn(
             f"weights sum to {float(weight.sum()):.3g} for {count} observations: they are taken as frequencies, so the "
-            "fit counts as one on so few; rescale them to a mean of 1 if that is not meant",
-            GPSWarning,
-            stacklevel=5,
+            "fit counts as one on so few; rescale them to a mean of 1 if that is not meant"
         )
 
 

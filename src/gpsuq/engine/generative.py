@@ -11,7 +11,6 @@ Everything random in a step depends on (seed, step) only, so a resumed run ends 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -35,7 +34,7 @@ from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
 from gpsuq.engine.task import Task
 from gpsuq.engine.trial import try_model
-from gpsuq.errors import DivergenceError, GPSError, GPSWarning
+from gpsuq.errors import DivergenceError, GPSError, warn
 from gpsuq.files import under
 
 CHECKPOINT_EVERY = 200
@@ -473,8 +472,4 @@ def noise_variance(state: TrainingState) -> float | None:
 def _report_failed(state: TrainingState) -> None:
     failed = state.failed.nonzero().flatten().tolist()
     if failed:
-        warnings.warn(
-            f"chains {failed} stopped having a finite gradient and are left out; a lower learning rate may help",
-            GPSWarning,
-            stacklevel=3,
-        )
+        warn(f"chains {failed} stopped having a finite gradient and are left out; a lower learning rate may help")

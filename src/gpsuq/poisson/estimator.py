@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -26,7 +25,7 @@ from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.progress import counting_bar
 from gpsuq.engine.ranks import fabric_or_default
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.poisson.diagnostics import Diagnosed
 from gpsuq.poisson.findings import findings
 from gpsuq.poisson.fit import PoissonSettings, fit_poisson
@@ -338,7 +337,7 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         }
         for note, number in notes.items():
             if number:
-                warnings.warn(note, GPSWarning, stacklevel=2)
+                warn(note)
         lower, upper = equal_tailed(rates, coverage)
         counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
         columns = {"mean": rates.mean(0), "mean_lower": lower, "mean_upper": upper}

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError, listed
+from gpsuq.tables.cells import as_dates
 from gpsuq.tables.frames import as_pandas, days, is_dates
 
 Array = NDArray[np.floating]
@@ -137,7 +138,7 @@ def _numbers(values: pd.Series) -> Array:
 
 
 def _learned(name: str, values: pd.Series) -> Column:
-    dates = is_dates(values)
+    dates = is_dates(as_dates(values))
     if _is_text(values) and not dates:
         counts = _texts(values).value_counts()
         kept = counts.index[: MOST_LEVELS - 1 if len(counts) > MOST_LEVELS else MOST_LEVELS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -30,7 +29,7 @@ from gpsuq.core.seeds import derive_seed, seed_from
 from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.ranks import fabric_or_default
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.plots.diagnostics import observed_and_predicted
 from gpsuq.regress.columns import Columns, as_frame, check_names
 from gpsuq.regress.families import FAMILIES, Array, chosen_components, make_family
@@ -273,7 +272,7 @@ class GPSRegressor(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[
             self.calibrate(frame[apart], targets[apart] if self._several else targets[apart, 0])
         for finding in self.findings_:
             if finding.code != "identifier":
-                warnings.warn(finding.message, GPSWarning, stacklevel=3)
+                warn(finding.message)
         return self
 
     def _learn_names(self, X: Any) -> pd.DataFrame:

@@ -37,7 +37,7 @@ from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.generative import Problem, init
 from gpsuq.engine.loop import train
-from gpsuq.engine.progress import training_bar
+from gpsuq.engine.progress import stage, training_bar
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource
 from gpsuq.errors import GPSError
@@ -302,7 +302,9 @@ def _trained(
             together=True,
         )
         state = init(problem, copy.deepcopy(generator), family.model)
-        with training_bar(settings.progress and settings.fabric.is_global_zero) as advance:
+        again = ", going on" if number else ""
+        shown = settings.progress and settings.fabric.is_global_zero
+        with stage(f"training {kind.name} networks{again}"), training_bar(shown) as advance:
             train(state, settings.fabric, on_step=advance)
         if bool(state.failed.any()):
             raise GPSError(
