@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -322,9 +321,8 @@ class Diagnosed:
         for value in np.linspace(low, high, _EFFECT_VALUES):
             flat = CovariateGrid(covariate, *axes, np.full((2, 2), value))
             changed = tuple(flat if one.name == covariate else one for one in known.values())
-            other = copy(model)
-            other.fit_ = replace(model.fit_, locations=replace(model.fit_.locations, covariates=changed))
-            means = other.sample_intensity(places, _EFFECT_DRAWS).mean(1)
+            fit = replace(model.fit_, locations=replace(model.fit_.locations, covariates=changed))
+            means = fit.surfaces(places).draws(model._noise(_EFFECT_DRAWS, None)).mean(1)
             rows.append((value, means.mean(), *equal_tailed(means[:, None], coverage)))
         values, mean, lower, upper = (np.asarray(column, dtype=float).ravel() for column in zip(*rows, strict=True))
         return pd.DataFrame({"value": values, "mean": mean, "lower": lower, "upper": upper})
@@ -348,7 +346,7 @@ class Diagnosed:
         patterns = [*model.points_, *model.simulate(n_simulations * size, random_state)]
         curve = partial(summary_function, window=window, distances=distances, summary=summary)
         if types is None:
-            curves = [curve(pattern, intensity=model.intensity) for pattern in patterns]
+            curves = [curve(pattern, intensity=model.fit_.mean) for pattern in patterns]
         else:
             risk = model.relative_risk()
             for name in types:
@@ -361,7 +359,7 @@ class Diagnosed:
             for pattern in patterns[size:]:
                 shares = np.cumsum([chance[name].at(pattern) for name in risk.types], axis=0)
                 labels.append(np.array(risk.types)[(rng.random(len(pattern)) * shares[-1] > shares).sum(0)])
-            own, other = (lambda s, k=name: model.intensity(s) * chance[k].at(s) for name in types)
+            own, other = (lambda s, k=name: model.fit_.mean(s) * chance[k].at(s) for name in types)
             curves = [
                 curve(points[mine == types[0]], intensity=own, others=points[mine == types[1]], other_intensity=other)
                 for points, mine in zip(patterns, labels, strict=True)
@@ -377,7 +375,7 @@ class Diagnosed:
 
     def _expected(self) -> Expected:
         model: Any = self
-        return Expected.by(model.intensity, model.points_, Grid.with_cells(model.window_, _CELLS))
+        return Expected.by(model.fit_.mean, model.points_, Grid.with_cells(model.window_, _CELLS))
 
     def _covariate(self, given: Any) -> CovariateGrid | str:
         model: Any = self
