@@ -266,7 +266,15 @@ def covariate_values(covariate: CovariateGrid | str) -> Intensity:
 
 
 class Diagnosed:
-    """What a fitted process says of its own misses; it has points, an intensity and covariates."""
+    """What a fitted process says of its own misses.
+
+    >>> import numpy as np
+    >>> from gpsuq import GPSPoissonProcess
+    >>> points = np.random.default_rng(0).random((100, 2))
+    >>> model = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=2).fit(points, (0, 1, 0, 1))
+    >>> bool(model.quadrat_test().p_value > 0.01), bool(np.abs(model.residuals().z).max() < 5.0)
+    (True, True)
+    """
 
     def residuals(self, bandwidth: float | None = None) -> ResidualMap:
         """Return maps of observed less expected points; see :func:`gpsuq.poisson.diagnostics.residual_map`."""

@@ -37,6 +37,7 @@ def draw_window(ax: Axes, window: Window) -> None:
         axis.set_major_locator(MaxNLocator(_TICKS))
     ax.ticklabel_format(useOffset=False, style="plain")
     ax.grid(False)
+    ax.margins(0.0)
     if window.unit != "unit":
         _draw_scale(ax, window)
 
