@@ -11,6 +11,7 @@ from gpsuq.core.mixtures import poisson_cumulative
 from gpsuq.poisson import check_plots
 from gpsuq.poisson.estimator import GPSPoissonProcess
 from gpsuq.poisson.findings import findings
+from gpsuq.poisson.intensity import IntensitySurface
 from gpsuq.poisson.plots import envelope, first_look, uncertainty
 from gpsuq.poisson.risk import RelativeRisk
 from gpsuq.reports.blocks import calibration, calibration_blocks, calibration_verdict, randomised, trust
@@ -23,6 +24,7 @@ _SURPRISING = 0.05
 _SIDES = (TILE, TILE // 2, TILE // 4)  # of the blocks whose counts are checked, in cells
 _FEWEST_BLOCKS = 16
 _BINS = 10
+_MAP_CELLS = 9216
 _CONSTANT = 0.05  # range of an intensity, relative to its mean
 _MISFIT = "Counts vary otherwise than the model says: look for a missing covariate, or points that attract each other."
 _SURE = "Each place is judged by itself: of many, a few are called sure by chance."
@@ -61,7 +63,7 @@ def poisson_page(estimator: GPSPoissonProcess, fitness: Envelope | None = None) 
     parts = {"uncertainty of estimation": surfaces.estimation}
     if estimator.spread_ > 0:
         parts = {"heterogeneity between blocks": surfaces.heterogeneity} | parts
-    surface, average = estimator.surface(), estimator.integral() / window.area
+    surface, average = estimator.surface(n_cells=_MAP_CELLS), estimator.integral() / window.area
     risk = None if estimator.marks_ is None else estimator.relative_risk()
     counts, side = _counts(estimator)
     verdicts = [
@@ -91,7 +93,7 @@ def poisson_page(estimator: GPSPoissonProcess, fitness: Envelope | None = None) 
         Section("What was fitted", _fitted_blocks(estimator), "data, smoothness, settings"),
     ]
     said = trust(found, *verdicts)
-    return Page("Intensity of a point pattern", _lead(estimator, surface.mean), sections, facts, said, picture)
+    return Page("Intensity of a point pattern", _lead(estimator, surface), sections, facts, said, picture)
 
 
 def saved_page(estimator: GPSPoissonProcess, directory: Path, *, progress: bool) -> Page:
@@ -99,9 +101,9 @@ def saved_page(estimator: GPSPoissonProcess, directory: Path, *, progress: bool)
     return poisson_page(estimator.set_params(progress=progress))
 
 
-def _lead(estimator: GPSPoissonProcess, mean: np.ndarray) -> str:
-    grid, window = estimator.grid_, estimator.window_
-    values, area = mean[grid.inside], grid.exposure[grid.inside]
+def _lead(estimator: GPSPoissonProcess, surface: IntensitySurface) -> str:
+    grid, window = surface.grid, estimator.window_
+    values, area = surface.mean[grid.inside], grid.exposure[grid.inside]
     if np.ptp(values) < _CONSTANT * values.mean():
         if estimator.smoothness_path_ is None:
             return "The intensity was taken to be constant, as was asked for."
