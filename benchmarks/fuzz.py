@@ -196,7 +196,7 @@ def _read_points(folder: Path, number: int) -> None:
     from gpsuq.spatial.reading import read_points
 
     window = Window.rectangle(0.0, 1.0, 0.0, 1.0) if number % 2 else None
-    for points in read_points(folder / "points.csv", "x", "y", "day" if number % 3 else None, window=window):
+    for points in read_points(folder / "points.csv", "x", "y", "day" if number % 3 else None, window=window)[0]:
         point_pattern(points, (0, 1, 0, 1), outside="drop")
 
 

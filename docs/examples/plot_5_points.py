@@ -28,6 +28,24 @@ import shapely  # noqa: E402
 print(model.region_counts([(0.2, 0.4, 0.25, 0.45), shapely.Point(0.7, 0.7).buffer(0.15)]).round(1).to_string())
 
 # %%
+# Where does the intensity miss points? Residuals are in standard deviations of chance.
+
+from gpsuq.poisson.check_plots import residuals  # noqa: E402
+
+figure = residuals(model.residuals(), pattern.points)
+
+# %%
+# Suppose that the points are of two types, the first of which is more common in the east. Lines surround where it is
+# surely more or less likely than overall.
+
+import numpy as np  # noqa: E402
+
+from gpsuq.poisson.risk import relative_risk  # noqa: E402
+
+types = np.where(np.random.default_rng(0).random(len(pattern)) < pattern.points[:, 0], "eastern", "western")
+figure = relative_risk(pattern.points, types, pattern.window).plot()
+
+# %%
 # New patterns come by thinning from a drawn surface. Their L functions tell whether the points cluster (or keep apart)
 # more than a Poisson process with this intensity would.
 

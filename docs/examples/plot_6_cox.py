@@ -11,7 +11,7 @@ import numpy as np
 
 from gpsuq import GPSPoissonProcess
 from gpsuq.datasets import log_gaussian_cox
-from gpsuq.poisson.plots import draw_points, draw_surface
+from gpsuq.poisson.maps import draw_points, draw_surface
 
 patterns = log_gaussian_cox(20, seed=1)
 window = patterns[0].window

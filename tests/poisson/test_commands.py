@@ -46,10 +46,17 @@ def test_fit_summary_simulate(files):
     assert fit(files, "--force").exit_code == 0
 
 
-def test_replicates_are_a_column(files):
-    result = fit(files, "--replicate", "year")
+def test_replicates_and_types_are_columns(files):
+    table = pd.read_csv(files / "p.csv")
+    table.assign(species=np.where(table["x"] < 1, "oak", "pine")).to_csv(files / "p.csv", index=False)
+    result = fit(files, "--replicate", "year", "--mark", "species")
     assert result.exit_code == 0, result.output
-    assert json.loads((files / "m" / "config.json").read_text())["points"] == [30, 30]
+    config = json.loads((files / "m" / "config.json").read_text())
+    assert config["points"] == [30, 30]
+    assert set(config["marks"][1]) == {"oak", "pine"}
+    html = (files / "m" / "report.html").read_text()
+    assert "Where each type is more likely" in html
+    assert "points per m²" in html
 
 
 @pytest.mark.parametrize(

@@ -94,3 +94,14 @@ def test_types_that_avoid_each_other_leave_the_envelope():
         model.cross_validate(n_splits=1)
     with pytest.raises(GPSError, match="no file"):
         model.lurking("elevation")
+
+
+def test_centroids_on_a_slanted_edge_are_in_the_window():
+    """Rounding puts a centroid of such a window a hair outside it."""
+    corners = [(0, 0), (400, 0), (400, 200), (300, 250), (0, 200)]
+    forest = Window(shapely.Polygon(corners).difference(shapely.box(180, 80, 220, 120)))
+    nodes = (grid := Grid.with_cells(forest, 4096)).nodes[grid.inside]
+    assert not forest.contains(nodes).all()
+    points = simulate_poisson(lambda s: np.full(len(s), 1e-3), forest, np.random.default_rng(0))
+    model = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=2).fit(points, forest)
+    assert np.isfinite(model.residuals().z[model.residuals().grid.inside]).all()

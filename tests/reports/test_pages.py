@@ -328,14 +328,13 @@ def test_a_point_pattern_is_reported(tmp_path, rng):
     model.save(tmp_path / "model")
     assert invoke("report", tmp_path / "model").exit_code == 0
     html = (tmp_path / "model" / "report.html").read_text()
-    assert "<h2>Intensity</h2>" in html
-    assert "frequencies have a standard deviation of 1 cycles per longest side" in html
-    assert "waves per side" not in html
+    assert "Half of the points are expected on " in html
     assert is_alone(html)
     page = poisson_page(model)
-    assert any("coarse" in block.text for block in blocks_of(page, "Diagnostics"))
-    checks = blocks_of(page, "Checks")
-    assert "It has seen these points" in checks[0].text
+    assert any("coarse" in text.text for text in page.trust)
+    assert "It has seen these points" in blocks_of(page, "Counts in blocks")[0].text
+    advice = [block for section in page.sections for block in section.blocks if isinstance(block, Text)]
+    assert all(block.kind == "plain" for block in advice)  # what to be careful about stands in one place
     rates, counts = model.block_counts(4)
     assert rates.shape[1] == counts.shape[1] == 16
     assert counts.sum() == 60
@@ -348,7 +347,7 @@ def test_a_point_pattern_says_what_to_be_careful_about(rng, tmp_path):
     model = GPSPoissonProcess(n_steps=10, n_chains=2, frequency=0.0, outside="drop").fit(corner, (0, 1, 0, 1))
     again = load(model.save(tmp_path / "model"))
     assert again.n_outside_ == 1
-    advice = " ".join(block.text for block in blocks_of(poisson_page(again), "Diagnostics"))
+    advice = " ".join(text.text for text in poisson_page(again).trust)
     for word in ("20 points say little", "dropped (1)", "% of the window"):
         assert word in advice
     assert "taken to be constant" in poisson_page(again).lead
@@ -358,7 +357,7 @@ def test_heterogeneity_and_estimation_of_an_intensity_are_shown_apart(rng):
     patterns = [rng.random((size, 2)) for size in (10, 20, 40, 80, 160, 320)]
     model = GPSPoissonProcess(n_steps=60, n_chains=2, frequency=0.0).fit(patterns, (0, 1, 0, 1))
     assert model.spread_ == 1
-    table = blocks_of(poisson_page(model), "Heterogeneity and estimation")[1].frame
+    table = blocks_of(poisson_page(model), "How well it is known")[2].frame
     assert list(table.index) == ["heterogeneity between blocks", "uncertainty of estimation"]
     surfaces = model.fit_.surfaces(model.grid_.nodes[0])
     draws = model.sample_intensity(model.grid_.nodes[0], 20_000)

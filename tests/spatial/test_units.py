@@ -16,7 +16,7 @@ def test_units_with_a_multiple_count_where_they_are_shown(units):
     assert (window.unit, window.multiple, window.area) == ("micron", 250.0, 400.0)
     assert as_window(window.to_json()) == window
     assert shown_length(window).text(40.0, 10.0) == "10 x 2.5 mm"
-    assert shown_area(window).text(window.area) == "25 mm²"
+    assert shown_area(window, 0.25).text(window.area) == "25 mm²"
     density = shown_density(window, 0.25)
     assert density.unit == "points per mm²"
     assert density.factor * 0.25 == pytest.approx(4.0)  # 62,500 square microns each
@@ -24,7 +24,7 @@ def test_units_with_a_multiple_count_where_they_are_shown(units):
 
 def test_units_that_are_not_metric_are_kept_and_multiplied():
     window = as_window(RANGES | {"units": ["foot", "feet", 100]})
-    assert shown_length(window).text(40.0) == "4000 foot"
+    assert shown_length(window).text(40.0) == "4,000 foot"
     assert (shown_density(window, 5.0).factor, shown_density(window, 5.0).unit) == (1e-4, "points per square foot")
 
 

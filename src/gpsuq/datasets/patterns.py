@@ -98,7 +98,7 @@ def real_pattern(name: str) -> PointPattern:
     2
     """
     folder = data_directory() / "points"
-    (points,) = read_points(folder / f"{name}.csv", "x", "y", None)
+    (points,), _ = read_points(folder / f"{name}.csv", "x", "y", None)
     return point_pattern(points, read_window(folder / f"{name}.window.json"))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpsuq.spatial.windows import Array, Window
 
 _INK = "#404040"
+_NEUTRAL = {"ratio": 1.0, "residual": 0.0}
 _SURPRISING = 2.0  # standard deviations
 
 
@@ -48,8 +49,10 @@ def residuals(result: ResidualMap, points: Array) -> Figure:
     return figure
 
 
-def curve(table: pd.DataFrame, name: str) -> Figure:
-    """Plot what ``lurking`` or ``covariate_curve`` returned along a covariate, with its limits.
+def curve(table: pd.DataFrame, name: str, unit: str = "intensity") -> Figure:
+    """Plot what ``lurking``, ``covariate_curve`` or ``partial_effect`` returned along a covariate, with its limits.
+
+    ``unit`` is that of the intensity in a partial effect.
 
     >>> import pandas as pd
     >>> from gpsuq.poisson.check_plots import curve
@@ -57,16 +60,14 @@ def curve(table: pd.DataFrame, name: str) -> Figure:
     >>> curve(table, "elevation").axes[0].get_xlabel()
     'elevation'
     """
-    shown, neutral, label = (
-        ("ratio", 1.0, "times the expected intensity")
-        if "ratio" in table
-        else ("residual", 0.0, "observed less expected, up to here")
-    )
+    labels = {"ratio": "times the expected intensity", "residual": "observed less expected, up to here", "mean": unit}
+    (shown,) = labels.keys() & set(table)
     with subplots(figsize=(6, 4)) as (figure, ax):
         ax.fill_between(table["value"], table["lower"], table["upper"], color=COLORS["light"], alpha=0.4, linewidth=0)
         ax.plot(table["value"], table[shown], color=COLORS["gps"])
-        ax.axhline(neutral, color=_INK, linewidth=0.8)
-        ax.set(xlabel=plain(name), ylabel=label)
+        if shown in _NEUTRAL:
+            ax.axhline(_NEUTRAL[shown], color=_INK, linewidth=0.8)
+        ax.set(xlabel=plain(name), ylabel=plain(labels[shown]))
     return figure
 
 
@@ -98,6 +99,6 @@ def second_order(result: GlobalEnvelope, window: Window | None = None) -> Figure
         ax.plot(factor * r, mean, color=_INK, linewidth=0.8)
         ax.plot(factor * r, observed, color=COLORS["bayes"], label="observed")
         ax.set(xlabel=f"distance r{unit}", ylabel=what + (unit if power == 1 else ""))
-        ax.set_title(f"p = {result.p_value:.2f}", loc="right", fontsize=9)
+        ax.set_title(f"p = {result.p_value:.2g}", loc="right", fontsize=9)
         ax.legend()
     return figure

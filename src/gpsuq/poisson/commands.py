@@ -32,6 +32,9 @@ def fit(
     replicate: Annotated[
         str | None, typer.Option("--replicate", help="Column that names replicates of the pattern.")
     ] = None,
+    mark: Annotated[
+        str | None, typer.Option("--mark", help="Column with the type of each point, for maps of relative risk.")
+    ] = None,
     covariate: Annotated[
         list[Path] | None,
         typer.Option("--covariate", help="GeoTIFF, or CSV grid with a JSON of its axes beside it; may be repeated."),
@@ -62,7 +65,7 @@ def fit(
 
         region = read_window(window)
         inside = None if drop_outside else region
-        patterns = read_points(points, x, y, replicate, drop_missing=drop_missing, window=inside)
+        patterns, types = read_points(points, x, y, replicate, mark=mark, drop_missing=drop_missing, window=inside)
         estimator = GPSPoissonProcess(
             outside="drop" if drop_outside else "error",
             random_state=seed,
@@ -70,7 +73,7 @@ def fit(
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            estimator.fit(patterns, region, covariates=covariate or ())
+            estimator.fit(patterns, region, covariates=covariate or (), marks=types or None)
             write_model(estimator, folder)
             write_table(estimator.surface().to_frame(), folder / "intensity.csv", index=False)
             save_figure(estimator.plot(), folder / "intensity.png")
@@ -131,12 +134,15 @@ def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
 
 
 def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
-    """Print the number of points, and the shape of the intensity."""
-    from gpsuq.spatial.units import shown_length
+    """Print the number of points, their intensity in a unit that suits it, and its shape."""
+    from gpsuq.spatial.units import shown_density, shown_length
 
-    points = sum(map(len, estimator.points_))
+    window, expected = estimator.window_, estimator.integral()
+    average = expected / window.area
+    density = shown_density(window, average)
     shape = "constant, but for covariates" if estimator.fit_.locations.covariates else "constant"
     if estimator.frequency_ > 0:
-        width = shown_length(estimator.window_, estimator.resolution_).text(estimator.resolution_)
+        width = shown_length(window, estimator.resolution_).text(estimator.resolution_)
         shape = f"changes over the window, shown down to features some {width} wide"
-    console.print(f"{points} points, expected {estimator.integral():.1f}; intensity: {shape}.", markup=False)
+    text = f"{sum(map(len, estimator.points_))} points, expected {expected:.1f}; {density.factor * average:.3g} "
+    console.print(f"{text}{density.unit}; intensity: {shape}.", markup=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,8 @@ import pandas as pd
 from scipy.ndimage import gaussian_filter
 from scipy.special import ndtri
 
-from gpsuq.core.intervals import check_coverage
-from gpsuq.errors import GPSError
+from gpsuq.core.intervals import check_coverage, equal_tailed
+from gpsuq.errors import GPSError, listed
 from gpsuq.poisson.validation import cross_validated
 from gpsuq.spatial.covariates import CovariateGrid
 from gpsuq.spatial.grids import Grid
@@ -28,6 +28,7 @@ _MOST_QUADRATS = 10  # a side
 _SIMULATIONS = 999
 _POINTS_HELD = 10.0  # by the kernel of a residual map
 _PLACES = 100  # of a curve
+_EFFECT_PLACES, _EFFECT_VALUES, _EFFECT_DRAWS = 300, 25, 200
 _WIDE = 4.0  # standard deviations after which a Gaussian counts as zero
 
 Intensity = Callable[[Array], Array]
@@ -265,7 +266,15 @@ def covariate_values(covariate: CovariateGrid | str) -> Intensity:
 
 
 class Diagnosed:
-    """What a fitted process says of its own misses; it has points, an intensity and covariates."""
+    """What a fitted process says of its own misses.
+
+    >>> import numpy as np
+    >>> from gpsuq import GPSPoissonProcess
+    >>> points = np.random.default_rng(0).random((100, 2))
+    >>> model = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=2).fit(points, (0, 1, 0, 1))
+    >>> bool(model.quadrat_test().p_value > 0.01), bool(np.abs(model.residuals().z).max() < 5.0)
+    (True, True)
+    """
 
     def residuals(self, bandwidth: float | None = None) -> ResidualMap:
         """Return maps of observed less expected points; see :func:`gpsuq.poisson.diagnostics.residual_map`."""
@@ -295,6 +304,37 @@ class Diagnosed:
             expected = Expected(grid, expected.points, n * grid.exposure / grid.window.area)
         return covariate_curve(expected, self._covariate(covariate), coverage)
 
+    def partial_effect(self, covariate: str, coverage: float = 0.95) -> pd.DataFrame:
+        """Return the mean intensity over the window if a covariate of the fit had each value everywhere.
+
+        Places and other covariates stay as they are: this is what the model says, not what a change would do.
+
+        >>> import numpy as np
+        >>> from gpsuq import GPSPoissonProcess
+        >>> points = np.random.default_rng(0).random((100, 2)) ** [0.5, 1.0]
+        >>> model = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=5)
+        >>> model = model.fit(points, (0, 1, 0, 1), covariates={"east": np.array([[0.0, 1.0], [0.0, 1.0]])})
+        >>> list(model.partial_effect("east"))
+        ['value', 'mean', 'lower', 'upper']
+        """
+        model: Any = self
+        known = {one.name: one for one in model.fit_.locations.covariates}
+        if covariate not in known:
+            raise GPSError(f"there is no covariate {covariate!r} in the fit; it has {listed(known) or 'none'}")
+        nodes = model.grid_.nodes[model.grid_.inside]
+        places = np.random.default_rng(model.seed_).permutation(nodes)[:_EFFECT_PLACES]
+        low, high = np.quantile(known[covariate].at(nodes), [0.01, 0.99])
+        x_min, x_max, y_min, y_max = model.window_.bounds
+        axes, rows = (np.array([x_min, x_max]), np.array([y_min, y_max])), []
+        for value in np.linspace(low, high, _EFFECT_VALUES):
+            flat = CovariateGrid(covariate, *axes, np.full((2, 2), value))
+            changed = tuple(flat if one.name == covariate else one for one in known.values())
+            fit = replace(model.fit_, locations=replace(model.fit_.locations, covariates=changed))
+            means = fit.surfaces(places).draws(model._noise(_EFFECT_DRAWS, None)).mean(1)
+            rows.append((value, means.mean(), *equal_tailed(means[:, None], coverage)))
+        values, mean, lower, upper = (np.asarray(column, dtype=float).ravel() for column in zip(*rows, strict=True))
+        return pd.DataFrame({"value": values, "mean": mean, "lower": lower, "upper": upper})
+
     def second_order(
         self,
         summary: Summary = "pcf",
@@ -314,7 +354,7 @@ class Diagnosed:
         patterns = [*model.points_, *model.simulate(n_simulations * size, random_state)]
         curve = partial(summary_function, window=window, distances=distances, summary=summary)
         if types is None:
-            curves = [curve(pattern, intensity=model.intensity) for pattern in patterns]
+            curves = [curve(pattern, intensity=model.fit_.mean) for pattern in patterns]
         else:
             risk = model.relative_risk()
             for name in types:
@@ -327,7 +367,7 @@ class Diagnosed:
             for pattern in patterns[size:]:
                 shares = np.cumsum([chance[name].at(pattern) for name in risk.types], axis=0)
                 labels.append(np.array(risk.types)[(rng.random(len(pattern)) * shares[-1] > shares).sum(0)])
-            own, other = (lambda s, k=name: model.intensity(s) * chance[k].at(s) for name in types)
+            own, other = (lambda s, k=name: model.fit_.mean(s) * chance[k].at(s) for name in types)
             curves = [
                 curve(points[mine == types[0]], intensity=own, others=points[mine == types[1]], other_intensity=other)
                 for points, mine in zip(patterns, labels, strict=True)
@@ -343,7 +383,7 @@ class Diagnosed:
 
     def _expected(self) -> Expected:
         model: Any = self
-        return Expected.by(model.intensity, model.points_, Grid.with_cells(model.window_, _CELLS))
+        return Expected.by(model.fit_.mean, model.points_, Grid.with_cells(model.window_, _CELLS))
 
     def _covariate(self, given: Any) -> CovariateGrid | str:
         model: Any = self

@@ -37,6 +37,7 @@ def draw_window(ax: Axes, window: Window) -> None:
         axis.set_major_locator(MaxNLocator(_TICKS))
     ax.ticklabel_format(useOffset=False, style="plain")
     ax.grid(False)
+    ax.margins(0.0)
     if window.unit != "unit":
         _draw_scale(ax, window)
 
@@ -61,8 +62,8 @@ def draw_points(ax: Axes, points: Array, **style: Any) -> None:
     ax.plot(shown[:, 0], shown[:, 1], **options)
 
 
-def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, *, contours: int = 0, **style: Any) -> None:
-    """Show values (n_y, n_x) of a grid as colours up to the edge of the window, with a colour bar and some contours."""
+def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, **style: Any) -> None:
+    """Show values (n_y, n_x) of a grid as colours up to the edge of the window, with a colour bar."""
     filled = without_gaps(values)
     options: dict[str, Any] = {"cmap": "viridis"} | style
     x_min, x_max, y_min, y_max = grid.window.bounds
@@ -70,8 +71,6 @@ def draw_surface(ax: Axes, grid: Grid, values: Array, label: str, *, contours: i
         filled, origin="lower", extent=(x_min, x_max, y_min, y_max), interpolation="bilinear", aspect="auto", **options
     )
     clip(ax, image, grid.window)
-    if contours and np.ptp(filled) > 1e-6 * np.abs(filled).max():
-        draw_contours(ax, grid, values, contours, colors="white", linewidths=0.6, alpha=0.8)
     beyond = "max" if "vmax" in style and np.nanmax(values) > style["vmax"] else "neither"
     ax.figure.colorbar(image, ax=ax, label=label, shrink=0.85, extend=beyond)
     draw_window(ax, grid.window)

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     from gpsuq.spatial.windows import Array, Window
 
 _MOST_RELATIVE = 1.0
+_PEAK = 4.0  # times the average
+_MOST_TIMES = 4.0  # powers of two
 
 
 def draw_intensity(ax: Axes, surface: IntensitySurface) -> None:
-    """Show the mean intensity in a unit that suits it."""
-    shown = shown_density(surface.grid.window, float(np.nanmean(surface.mean)))
-    draw_surface(ax, surface.grid, shown.factor * surface.mean, plain(shown.unit), contours=5)
+    """Show the mean intensity in a unit that suits it; where it has peaks, colours follow its root."""
+    from matplotlib.colors import PowerNorm
+
+    average = float(np.nanmean(surface.mean))
+    shown, highest = shown_density(surface.grid.window, average), float(np.nanmax(surface.mean))
+    norm = PowerNorm(0.5 if highest > _PEAK * average else 1.0, 0.0, shown.factor * highest)
+    draw_surface(ax, surface.grid, shown.factor * surface.mean, plain(shown.unit), cmap="YlGnBu", norm=norm)
     ax.set_title("mean intensity")
 
 
@@ -80,20 +86,46 @@ def intensity(surface: IntensitySurface, points: Array) -> Figure:
     >>> [ax.get_title() for ax in intensity(surface, np.random.default_rng(0).random((30, 2))).axes[:3]]
     ['30 points', 'mean intensity', 'relative uncertainty']
     """
-    return intensity_parts(surface, points, {"relative uncertainty": surface.sd / surface.mean})
-
-
-def intensity_parts(surface: IntensitySurface, points: Array, relative: Mapping[str, Array]) -> Figure:
-    """Plot the points, the mean intensity, and a map of every relative standard deviation, by its title."""
     with figure_style():
-        figure, axes = panels(surface.grid.window, 2 + len(relative))
-        first, second, *others = axes
+        figure, (first, second, third) = panels(surface.grid.window, 3)
         draw_points(first, points, color=COLORS["gps"])
         draw_window(first, surface.grid.window)
         first.set_title(f"{len(points):,} points")
         draw_intensity(second, surface)
-        for ax, (title, values) in zip(others, relative.items(), strict=True):
-            draw_relative_uncertainty(ax, surface.grid, values, title)
+        draw_relative_uncertainty(third, surface.grid, surface.sd / surface.mean)
+    return figure
+
+
+def first_look(surface: IntensitySurface, points: Array, average: float) -> Figure:
+    """Plot the points on their mean intensity, with lines around where that is surely above or below its average.
+
+    The surface has the quantiles that are its bounds: the lowest and the highest of them.
+
+    >>> import numpy as np
+    >>> from gpsuq.poisson.intensity import IntensitySurface
+    >>> from gpsuq.poisson.plots import first_look
+    >>> from gpsuq.spatial import Grid, Window
+    >>> mean = np.linspace(10.0, 50.0, 4) * np.ones((4, 1))
+    >>> grid = Grid(Window.rectangle(0.0, 1.0, 0.0, 1.0), 4, 4)
+    >>> surface = IntensitySurface(grid, mean, sd=0.1 * mean, quantiles={0.025: 0.8 * mean, 0.975: 1.2 * mean})
+    >>> first_look(surface, np.zeros((1, 2)), average=30.0).axes[0].get_title()
+    'mean intensity'
+    """
+    with figure_style():
+        figure, (ax,) = panels(surface.grid.window, 1)
+        draw_intensity(ax, surface)
+        draw_points(ax, points, color="#404040", markersize=2.0)
+        draw_sure(ax, surface.grid, *(surface.quantiles[end(surface.quantiles)] / average for end in (min, max)))
+        _explain_lines(figure, "surely above average", "surely below")
+    return figure
+
+
+def uncertainty(grid: Grid, relative: Mapping[str, Array]) -> Figure:
+    """Plot a map of every relative standard deviation, by its title."""
+    with figure_style():
+        figure, axes = panels(grid.window, len(relative))
+        for ax, (title, values) in zip(axes, relative.items(), strict=True):
+            draw_relative_uncertainty(ax, grid, values, title)
     return figure
 
 
@@ -105,27 +137,39 @@ def relative_risk_maps(
     ``probability`` and its bounds are maps (type, n_y, n_x). Of two types the second is the rest: only the first is
     shown.
     """
-    from matplotlib.lines import Line2D
-
     names = list(shares)[: 1 if len(shares) == 2 else None]
     with figure_style():
         figure, axes = panels(grid.window, len(names))
         for number, (ax, name) in enumerate(zip(axes, names, strict=True)):
-            share = shares[name]
-            times = np.log2(probability[number] / share)
-            most = max(1.0, float(np.ceil(np.nanmax(np.abs(times)))))
-            draw_surface(ax, grid, times, "", cmap="PuOr_r", vmin=-most, vmax=most)
-            bar, ticks = ax.images[0].colorbar, sorted({-most, -1.0, 0.0, 1.0, most})
-            assert bar is not None
-            bar.set_ticks(ticks, labels=[f"{2.0**tick:.3g}" for tick in ticks])
-            bar.set_label("times the overall share")
-            for bound, style in ((lower, "solid"), (upper, "dashed")):
-                if np.nanmin(bound[number]) < share < np.nanmax(bound[number]):
-                    draw_contours(ax, grid, bound[number], [share], colors="black", linestyles=style)
-            ax.set_title(plain(f"{name} ({share:.0%} of all)"))
-        more, less = Line2D([], [], color="black"), Line2D([], [], color="black", linestyle="dashed")
-        figure.legend([more, less], ["surely more likely", "surely less likely"], loc="outside lower center", ncols=2)
+            draw_times(ax, grid, *(each[number] / shares[name] for each in (probability, lower, upper)))
+            ax.set_title(plain(f"{name}: times its share of {shares[name]:.0%}"))
+        _explain_lines(figure, "surely more likely", "surely less likely")
     return figure
+
+
+def draw_times(ax: Axes, grid: Grid, times: Array, lower: Array, upper: Array) -> None:
+    """Show a ratio around 1 as colours, with lines around where that is sure."""
+    logs = np.log2(times)
+    most = float(np.clip(np.ceil(np.nanmax(np.abs(logs))), 1.0, _MOST_TIMES))
+    draw_surface(ax, grid, np.clip(logs, -most, most), "", cmap="PuOr_r", vmin=-most, vmax=most)
+    bar, ticks = ax.images[0].colorbar, sorted({-most, -1.0, 0.0, 1.0, most})
+    assert bar is not None
+    bar.set_ticks(ticks, labels=[f"{2.0**tick:.3g}" for tick in ticks])
+    draw_sure(ax, grid, lower, upper)
+
+
+def draw_sure(ax: Axes, grid: Grid, lower: Array, upper: Array) -> None:
+    """Draw lines around where the bounds of a ratio lie above 1 (solid) or below it (dashed)."""
+    for bound, style in ((lower, "solid"), (upper, "dashed")):
+        if np.nanmin(bound) < 1.0 < np.nanmax(bound):
+            draw_contours(ax, grid, bound, [1.0], colors="black", linestyles=style, linewidths=1.2)
+
+
+def _explain_lines(figure: Figure, above: str, below: str) -> None:
+    from matplotlib.lines import Line2D
+
+    lines = [Line2D([], [], color="black"), Line2D([], [], color="black", linestyle="dashed")]
+    figure.legend(lines, [above, below], loc="outside lower center", ncols=2)
 
 
 def panels(window: Window, count: int) -> tuple[Figure, list[Axes]]:
@@ -135,7 +179,7 @@ def panels(window: Window, count: int) -> tuple[Figure, list[Axes]]:
     x_min, x_max, y_min, y_max = window.bounds
     ratio = (y_max - y_min) / (x_max - x_min)
     across = 1 if ratio < 0.4 or count == 1 else 2 if ratio < 0.75 or count in (2, 4) else 3
-    width = {1: 7.5, 2: 5.2, 3: 4.5}[across]
+    width = {1: 6.0, 2: 5.2, 3: 4.5}[across]
     along = -(-count // across)
     size = across * width, along * (min(0.8 * width * ratio, 7.0) + 0.9)
     figure, axes = plt.subplots(along, across, figsize=size, layout="compressed", squeeze=False)

@@ -17,12 +17,16 @@ def read_points(
     y: str,
     replicate: str | None,
     *,
+    mark: str | None = None,
     drop_missing: bool = False,
     window: Window | None = None,
-) -> list[np.ndarray]:
-    """Read coordinates (n, 2) from a CSV file, one array for each replicate; all must lie in a ``window``, if given."""
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Read coordinates (n, 2) and types from a CSV file, one array of each for each replicate.
+
+    All must lie in a ``window``, if given; without a column of types, ``mark``, these are empty.
+    """
     table = read_table(path)
-    columns = [name for name in (x, y, replicate) if name is not None]
+    columns = [name for name in (x, y, replicate, mark) if name is not None]
     for name in columns:
         if name not in table:
             raise GPSError(f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}")
@@ -33,8 +37,9 @@ def read_points(
             warn(left_out)
         table = kept
     check_numbers(table[[x, y]], advice=DROP_MISSING)
-    if replicate is not None and table[replicate].isna().any():
-        raise GPSError(f"column {replicate!r} is empty in {named_rows(table, table[replicate].isna())} {COUNTED}")
+    for column in (replicate, mark):
+        if column is not None and table[column].isna().any():
+            raise GPSError(f"column {column!r} is empty in {named_rows(table, table[column].isna())} {COUNTED}")
     points = table[[x, y]].to_numpy(dtype=np.float64)
     outside = np.zeros(len(points), dtype=bool) if window is None else ~window.contains(points)
     if outside.any():
@@ -42,6 +47,6 @@ def read_points(
             f"{outside.sum()} of {len(points)} points lie outside the window, {named_rows(table, outside)} {COUNTED}; "
             "check units and axes, or leave them out with --drop-outside"
         )
-    if replicate is None:
-        return [points]
-    return [rows[[x, y]].to_numpy(dtype=np.float64) for _, rows in table.groupby(replicate, sort=True)]
+    patterns = [table] if replicate is None else [rows for _, rows in table.groupby(replicate, sort=True)]
+    types = [] if mark is None else [rows[mark].to_numpy() for rows in patterns]
+    return [rows[[x, y]].to_numpy(dtype=np.float64) for rows in patterns], types

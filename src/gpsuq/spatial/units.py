@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpsuq.core.numbers import shown_number
 from gpsuq.spatial.windows import Window
 
 _SYMBOLS = {"nm": 1e-9, "µm": 1e-6, "mm": 1e-3, "m": 1.0, "km": 1e3}
@@ -16,7 +17,6 @@ _PREFIXES = {"nano": 1e-9, "micro": 1e-6, "milli": 1e-3, "centi": 1e-2, "": 1.0,
 _METRES |= {f"{prefix}{name}": size for prefix, size in _PREFIXES.items() for name in ("metre", "meter")}
 _METRES |= {f"{name}s": size for name, size in _METRES.items() if len(name) > 2}
 _AREAS = {"nm²": 1e-18, "µm²": 1e-12, "mm²": 1e-6, "m²": 1.0, "ha": 1e4, "km²": 1e6}
-_READABLE = 10.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Shown:
 
     def text(self, *values: float) -> str:
         """Return values as people read them: one, or the sides of something."""
-        return f"{' x '.join(f'{self.factor * value:.4g}' for value in values)} {self.unit}".rstrip()
+        return f"{' x '.join(shown_number(self.factor * value) for value in values)} {self.unit}".rstrip()
 
 
 def shown_length(window: Window, typical: float | None = None) -> Shown:
@@ -50,43 +50,36 @@ def shown_length(window: Window, typical: float | None = None) -> Shown:
     size = _METRES.get(window.unit)
     if size is None:
         return Shown(window.multiple, "" if window.unit == "unit" else window.unit)
-    fits = [name for name, one in _SYMBOLS.items() if typical * window.multiple * size >= _READABLE * one]
+    fits = [name for name, one in _SYMBOLS.items() if typical * window.multiple * size >= one]
     unit = fits[-1] if fits else "nm"
     return Shown(window.multiple * size / _SYMBOLS[unit], unit)
 
 
-def shown_area(window: Window) -> Shown:
-    """Return how to show areas like that of the window.
+def shown_area(window: Window, intensity: float) -> Shown:
+    """Return how to show areas beside intensities like this one: in the smallest unit of area that holds a point.
 
     >>> from gpsuq.spatial import Window
     >>> from gpsuq.spatial.units import shown_area
-    >>> shown_area(Window.rectangle(0.0, 1000.0, 0.0, 500.0, unit="metre"))
+    >>> shown_area(Window.rectangle(0.0, 1000.0, 0.0, 500.0, unit="metre"), intensity=0.0072)
     Shown(factor=0.0001, unit='ha')
     """
     size = _METRES.get(window.unit)
     if size is None:
         return Shown(window.multiple**2, "" if window.unit == "unit" else f"square {window.unit}")
     area = (window.multiple * size) ** 2
-    fits = [name for name, one in _AREAS.items() if window.area * area >= one]
-    unit = fits[-1] if fits else "nm²"
+    unit = next((name for name, one in _AREAS.items() if intensity / area * one >= 1.0), "km²")
     return Shown(area / _AREAS[unit], unit)
 
 
-def shown_density(window: Window, typical: float) -> Shown:
-    """Return how to show intensities like ``typical``: in the smallest unit of area that holds a point.
+def shown_density(window: Window, intensity: float) -> Shown:
+    """Return how to show intensities like this one: per smallest unit of area that holds a point.
 
     >>> from gpsuq.spatial import Window
     >>> from gpsuq.spatial.units import shown_density
-    >>> shown_density(Window.rectangle(0.0, 1000.0, 0.0, 500.0, unit="metre"), typical=0.0072)
+    >>> shown_density(Window.rectangle(0.0, 1000.0, 0.0, 500.0, unit="metre"), intensity=0.0072)
     Shown(factor=10000.0, unit='points per ha')
-    >>> shown_density(Window.rectangle(0.0, 1.0, 0.0, 1.0), typical=100.0)
+    >>> shown_density(Window.rectangle(0.0, 1.0, 0.0, 1.0), intensity=100.0)
     Shown(factor=1.0, unit='points per unit of area')
     """
-    size = _METRES.get(window.unit)
-    if size is None:
-        area = "unit of area" if window.unit == "unit" else f"square {window.unit}"
-        return Shown(window.multiple**-2, f"points per {area}")
-    per_metre = typical / (window.multiple * size) ** 2
-    fits = [name for name, one in _AREAS.items() if per_metre * one >= 1.0]
-    unit = fits[0] if fits else "km²"
-    return Shown(_AREAS[unit] / (window.multiple * size) ** 2, f"points per {unit}")
+    area = shown_area(window, intensity)
+    return Shown(1.0 / area.factor, f"points per {area.unit or 'unit of area'}")
