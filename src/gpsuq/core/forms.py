@@ -76,6 +76,7 @@ def register_kernel_pair(kernel: type[Kernel], distribution: type[Distribution])
     >>> @register_kernel_pair(Cosine, Normal)
     ... def cosine_pair(kernel, p, q):
     ...     return torch.cos(p["loc"] - q["loc"]) * torch.exp(-0.5 * (p["scale"].square() + q["scale"].square()))
+    >>> from gpsuq.core.expectations import kernel_score
     >>> predictive = Normal(torch.zeros(1, 1, 2), 1.0)  # one chain, two draws for all observations
     >>> terms = kernel_score(Cosine(), predictive, torch.zeros(1, 1, 1))
     >>> terms.fit, terms.pair  # -2 exp(-1/2) and exp(-1)
