@@ -26,9 +26,11 @@ from gpsuq.classify.baselines import PlainClassifier
 from gpsuq.classify.decisions import auroc, log_loss, risk_coverage, wrong
 
 NEW = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined"}
+VERDICT = {"spread": "distance", "verdict": "combined"}
 METHODS: dict[str, Callable[[int], Any]] = {
     "GPS, default": lambda seed: GPSClassifier(random_state=seed),
     "GPS, distance": lambda seed: GPSClassifier(**NEW, random_state=seed),
+    "GPS, distance, trained by default": lambda seed: GPSClassifier(**VERDICT, random_state=seed),
     "plain network": lambda seed: PlainClassifier(random_state=seed),
     "logistic regression": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
     "random forest": lambda seed: RandomForestClassifier(300, random_state=seed),

@@ -68,8 +68,8 @@ class GPSClassifier(NetworkClassifier):
         Your network, which is copied and keeps its weights, or a function that makes a new one; None makes a perceptron
         for tables.
     layer
-        Name of the affine layer where noise enters, or names of several; None takes the first one. ``"auto"`` takes the
-        last hidden one, behind which a draw costs next to nothing.
+        Name of the affine layer where noise enters, or names of several; None takes the first one that can take it.
+        ``"auto"`` takes the last hidden one, behind which a draw costs next to nothing.
     ratio
         Noise inputs for each input of that layer, the paper's r.
     loss
