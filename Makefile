@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: install demo browser test adapters lint docs bench wheel clean
+.PHONY: install demo browser test adapters lint docs bench wheel release clean
 
 install: $(INSTALLED)
 
@@ -55,6 +55,10 @@ bench: $(INSTALLED)
 
 wheel: $(INSTALLED)
 	$(BIN)/python -m build --wheel
+
+# Wheel and sdist, checked, and installed into an empty environment of every Python that is here.
+release:
+	.ci/release
 
 clean:
 	rm -rf $(VENV) .venv-adapters build dist demo docs/_build docs/auto_examples docs/sg_execution_times.rst src/*.egg-info

@@ -14,17 +14,23 @@ release = version = __version__
 
 extensions = [
     "matplotlib.sphinxext.plot_directive",
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",  # formulas show without a network
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
-exclude_patterns = ["_build", "examples", "figures", "auto_examples/**/*.py", "auto_examples/**/*.ipynb"]
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+copybutton_prompt_text = "$ "
+copybutton_exclude = ".linenos, .gp, .go"
+exclude_patterns = ["_build", "examples", "figures", "auto_examples/**.py", "auto_examples/**.ipynb"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,6 +18,7 @@ from gpsuq import GPS, Algorithm, GPSPoissonProcess, GPSRegressor, Recipe, __ver
 ROOT = Path(__file__).parents[1]
 TEN = ROOT / "docs" / "howto" / "ten-models.md"
 GUIDES = sorted({*(ROOT / "docs" / "howto").glob("*.md")} - {TEN})
+COMING_FROM = sorted({*(ROOT / "docs" / "coming-from").glob("*.md")} - {ROOT / "docs" / "coming-from" / "index.md"})
 _PRODUCTS = "products of its added rows alone"
 
 
@@ -50,7 +52,7 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*GUIDES, *COMING_FROM], ids=lambda page: page.stem)
 @pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 @pytest.mark.usefixtures("elsewhere")
 def test_the_code_of_a_guide_runs(page):
@@ -66,9 +68,9 @@ def test_each_of_ten_models_finds_the_truth(title, monkeypatch):
     """In a short training: means within 0.3 (of their size, if that is larger), laws within 0.5 of their scale."""
     monkeypatch.setitem(GPS.__init__.__kwdefaults__, "n_chains", 2)
     head, sections = ten_models.models()
-    shorter = head.replace("n_steps=800, n_draws=30", "n_steps=300, n_draws=20")
-    assert shorter != head
-    names, *_ = ten_models.fitted(shorter, *sections[title], seed=1)
+    monkeypatch.setattr("gpsuq.gps.DEFAULT_ALGORITHM", Algorithm(n_steps=300, batch_size=100, n_draws=20))
+    monkeypatch.setitem(GPS.__init__.__kwdefaults__, "n_chains", 2)
+    names, *_ = ten_models.fitted(head, *sections[title], seed=1)
     for label, found in ten_models.judged(title, names).items():
         assert found["mean"] == pytest.approx(found["truth"], rel=0.3, abs=0.3), label
         assert found.get("w1", 0.0) < 0.5, label
@@ -203,6 +205,21 @@ def test_the_cost_of_noise_is_what_the_benchmark_measured():
     wanted = [training[f"{name}, M = {draws}"] for name in ("gps", _PRODUCTS) for draws in (4, 10)]
     wanted += [judging[name] for name in ("gps, adaptive", "dropout, trunk once", "dropout, full passes")]
     assert [float(cells[-1]) for cells in rows(section("docs/paper.md", "What noise costs"))] == wanted
+
+
+def test_the_recipe_is_of_this_version_and_asks_for_the_same_packages():
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+    assert recipe["context"]["version"] == __version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+    wanted = [dependency.replace(">=", " >=").split() for dependency in project["dependencies"]]
+    wanted = [f"{named.get(name, name)} {version}" for name, version in wanted]
+    assert recipe["requirements"]["run"] == [f"python {project['requires-python']}", *wanted]
+
+
+def test_the_changelog_has_this_version():
+    assert f"\n## {__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_citation_is_of_this_version():

@@ -1,5 +1,7 @@
 """Estimators in scikit-learn's pipelines and searches: their own methods, weights and groups that find their step."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from gpsuq import GPSLinearRegression, GPSRegressor
+from gpsuq import GPSLinearRegression, GPSRegressor, GPSWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 
@@ -55,3 +57,12 @@ def test_a_search_routes_groups_to_folds_and_to_the_fit(rows):
         search.fit(X, y, groups=subjects)
     assert search.best_estimator_.law_ == "equal"
     assert search.predict(X).shape == (80,)
+
+
+def test_warnings_point_at_the_line_that_fits(rows):
+    X, y = rows[0].assign(b=1.0).head(8), rows[1].head(8)
+    for fit in (line().fit, make_pipeline(FunctionTransformer(), line()).fit, GPSRegressor(n_chains=2, n_steps=2).fit):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", GPSWarning)
+            fit(X, y)
+        assert {warning.filename for warning in caught if issubclass(warning.category, GPSWarning)} == {__file__}

@@ -1,7 +1,11 @@
 """The errors and warnings that gpsuq raises; their messages say what was wrong, where, and what to do."""
 
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+_BETWEEN = ("gpsuq", "sklearn", "joblib")
 
 
 class GPSError(ValueError):
@@ -66,6 +70,23 @@ class GPSWarning(UserWarning):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", GPSWarning)
     """
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the user's own code that led here, also through a pipeline of scikit-learn.
+
+    >>> import warnings
+    >>> from gpsuq.errors import warn
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("take care")
+    >>> caught[0].category.__name__
+    'GPSWarning'
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, GPSWarning, stacklevel=level)
 
 
 def stopped(by: KeyboardInterrupt | SystemExit, message: str) -> KeyboardInterrupt | SystemExit:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 
+from gpsuq.engine.progress import counting_bar
 from gpsuq.errors import GPSError, GPSWarning, stopped
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
@@ -56,7 +57,7 @@ def speaking() -> Iterator[Console]:
         try:
             yield Console(quiet=not _speaks())
         except (ValueError, OSError) as error:  # GPSError, and what scikit-learn and the file system raise
-            Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+            _say(f"error: {error}", style="red", everywhere=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interruption:
             _end(str(interruption), 130)
@@ -64,9 +65,8 @@ def speaking() -> Iterator[Console]:
             if stop.code != _TERMINATED:
                 raise
             _end(" ".join(getattr(stop, "__notes__", [])), _TERMINATED)
-    said = Console(stderr=True, quiet=not _speaks())
     for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, GPSWarning)):
-        said.print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+        _say(f"note: {message}", style="yellow")
 
 
 @contextmanager
@@ -89,9 +89,15 @@ def _unwinding_when_terminated() -> Iterator[None]:
 
 def _end(message: str, code: int) -> NoReturn:
     """Say that the command was stopped, and end it with an exit code."""
-    console = Console(stderr=True, quiet=not _speaks())
-    console.print(message or "interrupted; give the same command again to start anew", markup=False, soft_wrap=True)
+    _say(message or "interrupted; give the same command again to start anew")
     raise typer.Exit(code) from None
+
+
+def _say(message: str, *, style: str = "", everywhere: bool = False) -> None:
+    """Print on standard error: between words on a terminal, in one line for files and pipes; paths stay whole."""
+    console = Console(stderr=True, quiet=not (everywhere or _speaks()))
+    piped = not console.is_terminal
+    console.print(message, style=style, markup=False, highlight=False, overflow="ignore", soft_wrap=piped)
 
 
 def _speaks() -> bool:
@@ -102,6 +108,13 @@ def _speaks() -> bool:
 def watched() -> bool:
     """Whether standard error is a terminal: progress bars are not for files and pipes."""
     return _speaks() and sys.stderr.isatty()
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """Show on a terminal what a command is doing beside training."""
+    with counting_bar(watched(), text, None):
+        yield
 
 
 @contextmanager
@@ -156,6 +169,13 @@ def print_or_write(
         print_json(for_json(table.reset_index() if index else table).to_dict("records"))
     elif _speaks():
         typer.echo(csv_text(table, index=index), nl=False)
+
+
+def print_found(console: Console, found: str, findings: Iterable[Any]) -> None:
+    """Print what was found, and what to be careful about; both are text of the user's, never markup."""
+    console.print(found, style="bold", highlight=False, markup=False)
+    for finding in findings:
+        console.print(f"Note: {finding.message}.", style="yellow", highlight=False, markup=False)
 
 
 def print_json(content: Any) -> None:

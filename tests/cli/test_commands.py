@@ -6,6 +6,7 @@ import pytest
 from invoking import invoke
 
 from gpsuq import __version__
+from gpsuq.cli import examination
 
 
 def test_version_and_help():
@@ -187,3 +188,27 @@ def test_real_tables_run_whole(tmp_path, data_directory):
     result = invoke("paper", "tables", "--steps", 10, "--out", tmp_path / "tables")
     assert result.exit_code == 0, result.output
     assert len(list((tmp_path / "tables").glob("*.png"))) == 4
+
+
+def test_the_doctor_says_what_is_here_and_what_works(monkeypatch):
+    monkeypatch.setattr(examination, "checks", lambda: {"good": lambda: None, "bad": lambda: "a sine is missed"})
+    result = invoke("doctor")
+    assert result.exit_code == 1
+    for fact in (
+        f"gpsuq             {__version__}",
+        "threads",
+        "data directory",
+        "good              works",
+        "a sine is missed",
+    ):
+        assert fact in result.stdout
+    assert "do not work here: bad" in " ".join(result.stderr.split())
+    monkeypatch.setattr(examination, "checks", lambda: {"good": lambda: None})
+    told = json.loads(invoke("doctor", "--json").stdout)
+    assert told["facts"]["torch"]
+    assert told["checks"]["good"]["wrong"] is None
+
+
+def test_a_check_of_the_doctor_that_breaks_is_told():
+    assert examination.tried(lambda: 1 / 0)["wrong"] == "ZeroDivisionError: division by zero"
+    assert list(examination.checks()) == ["linear", "regression", "classifier", "Poisson process"]

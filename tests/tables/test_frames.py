@@ -76,7 +76,11 @@ def test_a_regressor_sees_the_season_and_answers_in_polars(rows, tmp_path):
     again = load(model.save(tmp_path / "model"))
     assert again.predict_interval(new).equals(asked[0])
     assert np.array_equal(again.predict(new.with_columns(pl.col("when").cast(pl.String))), model.predict(new))
-    with pytest.raises(GPSError, match="'when' held dates"):
+    assert (
+        GPSRegressor(n_chains=2, n_steps=1).fit(table.astype({"when": str}), y).columns_.columns
+        == model.columns_.columns
+    )
+    with pytest.raises(GPSError, match=r"'when' held dates .*'soon' as 2024-01-31"):
         again.predict(new.with_columns(when=pl.lit("soon")))
 
 
@@ -84,6 +88,7 @@ def test_a_line_takes_dates_as_days_and_names_text(rows):
     table, y = rows
     model = GPSLinearRegression(n_chains=2, spread_weight=3.0).fit(table, np.arange(len(y)) * 0.1 + 0.01 * y)
     assert model.coef_[0] == pytest.approx(0.1 / 6, rel=0.01)
+    assert np.allclose(model.predict(table.astype({"when": str})), model.predict(table))
     assert model.findings_ == []  # dates are no row numbers
     new = pl.DataFrame({"when": table["when"].to_numpy(), "x": table["x"].to_numpy()})[:2]
     for answer in (model.predict_interval(new), model.predict_quantiles(new), model.explain_rows(new, y[:2])):

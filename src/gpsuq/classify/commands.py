@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from gpsuq.speaking import (
     JsonOption,
     SeedOption,
     list_files,
+    print_found,
     print_json,
     print_left_out,
     speaking,
@@ -62,7 +62,7 @@ def fit(
         from gpsuq.classify.thresholds import check_calibration_size
         from gpsuq.engine.checkpoints import resumable, unfinished
         from gpsuq.engine.settings import Recipe
-        from gpsuq.errors import GPSError, GPSWarning
+        from gpsuq.errors import GPSError, warn
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import write_checks
         from gpsuq.storage import write_model
@@ -88,7 +88,7 @@ def fit(
                 try:
                     estimator.calibrate(X, y, target=target_error, by_class=by_class)
                 except GPSError as error:
-                    warnings.warn(f"the verdict is the usual one: {error}", GPSWarning, stacklevel=1)
+                    warn(f"the verdict is the usual one: {error}")
             X, y = table.X.loc[aside], table.y.loc[aside]
             verdicts = estimator.uncertainty(X)
             if table.encoding.levels:
@@ -146,10 +146,8 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     from gpsuq.errors import listed
 
     classes, threshold = listed(estimator.classes_), threshold_in_words(estimator.certain_above_)
-    console.print(
+    found = (
         f"{type(estimator).__name__} of {classes}; certain where a class has a probability above {threshold} in "
-        f"{1 - estimator.uqc_level_:.0%} of the draws.",
-        markup=False,
+        f"{1 - estimator.uqc_level_:.0%} of the draws."
     )
-    for finding in estimator.findings_:
-        console.print(f"Note: {finding.message}.", highlight=False)
+    print_found(console, found, estimator.findings_)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -36,7 +35,7 @@ from gpsuq.engine.parallel import independent
 from gpsuq.engine.progress import stage
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Recipe
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 
 SPREAD_WEIGHT = 0.05
 """Default price of spread at the data."""
@@ -236,7 +235,7 @@ class GPSClassifier(NetworkClassifier):
             self._settle(X, y, validation)
         for finding in self.findings_:
             if finding.code in ALARMING:
-                warnings.warn(finding.message, GPSWarning, stacklevel=3)
+                warn(finding.message)
         return self
 
     @property

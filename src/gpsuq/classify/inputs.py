@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from gpsuq.core.observations import check_finite_rows, lost_digits
 from gpsuq.core.seeds import unmoved
-from gpsuq.errors import GPSError, GPSWarning, listed
+from gpsuq.errors import GPSError, listed, warn
 from gpsuq.tables.reading import quoted
 
 _PART = 1000  # observations that are checked at once
@@ -29,11 +28,9 @@ def warn_of_lost_digits(X: Any, names: NDArray[Any] | None) -> None:
     lost = lost_digits(X) if X.ndim == 2 else []
     if lost:
         shown = listed((f"x{column}" if names is None else names[column] for column in lost), most=5)
-        warnings.warn(
+        warn(
             f"X varies little around a large value in {shown}, and float32 keeps only seven digits: subtract a "
-            "constant from each of these columns, here and in predictions",
-            GPSWarning,
-            stacklevel=6,
+            "constant from each of these columns, here and in predictions"
         )
 
 

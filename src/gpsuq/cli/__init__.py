@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from gpsuq._version import __version__
 from gpsuq.classify import commands as classify
-from gpsuq.cli.commands import data, demo, predict, report, summary
+from gpsuq.cli.commands import data, demo, doctor, predict, report, summary
 from gpsuq.linear import commands as linear
 from gpsuq.poisson import commands as poisson
 from gpsuq.regress import commands as regress
@@ -23,7 +23,7 @@ FITS: dict[str, Callable[..., None]] = {
 }
 """``gpsuq fit NAME``, one line for each family."""
 
-COMMANDS = ("demo", "fit", "predict", "summary", "simulate", "report", "data")
+COMMANDS = ("demo", "fit", "predict", "summary", "simulate", "report", "data", "doctor")
 """The commands in the order in which somebody new needs them."""
 
 
@@ -52,7 +52,7 @@ for name, fit in FITS.items():
     fits.command(name)(fit)
 app.add_typer(fits, name="fit")
 app.add_typer(data, name="data")
-for command in (demo, poisson.simulate, summary, report, predict):
+for command in (demo, poisson.simulate, summary, report, predict, doctor):
     app.command()(command)
 
 

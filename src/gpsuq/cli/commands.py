@@ -20,6 +20,7 @@ from gpsuq.speaking import (
     print_or_write,
     refuse_file,
     speaking,
+    step,
     tell,
     watched,
 )
@@ -54,6 +55,30 @@ def demo(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
         console.print(sentence)
     list_files(console, files)
     console.print(f"Open {files[-1]} in a browser: it shows all of this.", markup=False, soft_wrap=True)
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Print versions, threads and directories, and try a small fit of every family: about a minute.
+
+    Example: gpsuq doctor
+    """
+    with speaking() as console:
+        from gpsuq.cli import examination
+
+        facts, results = examination.facts(), {}
+        if not as_json:
+            for name, fact in facts.items():
+                console.print(f"{name:<18}{fact}", markup=False, highlight=False, soft_wrap=True)
+        for name, check in examination.checks().items():
+            with step(f"trying {name}"):
+                found = results[name] = examination.tried(check)
+            if not as_json:
+                said = found["wrong"] or f"works ({found['seconds']} s)"
+                console.print(f"{name:<18}{said}", markup=False, highlight=False, soft_wrap=True)
+        if as_json:
+            print_json({"facts": facts, "checks": results})
+        if broken := [name for name, found in results.items() if found["wrong"]]:
+            raise GPSError(f"these do not work here: {', '.join(broken)}; add what is above to a report of the problem")
 
 
 @data.command("get")

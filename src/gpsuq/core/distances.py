@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from torch.distributions import Distribution
 from gpsuq.core.expectations import Terms, kernel_score
 from gpsuq.core.kernels import AdaptiveGaussian, Energy, Kernel, as_kernel
 from gpsuq.core.observations import Batch, Observations
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 
 DEFAULT_PAIRS = 2
 """Draws that each draw is paired with; more pairs cost more, and say little that other draws would not say better."""
@@ -42,6 +41,11 @@ class Distance(ABC):
     >>> SquaredError().terms(predictive, observations(None, [1.0, 4.0]).rows()).score
     tensor([[0., 9.]])
     """
+
+    @property
+    def pairs_draws(self) -> bool:
+        """Whether draws are compared with each other, so that they must be independent."""
+        return True
 
     @abstractmethod
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
@@ -157,7 +161,7 @@ class SlicedWasserstein(Distance):
         features = 0 if data.x is None else data.x[0].numel()
         if features > _MANY_FEATURES:
             matched = "each x matches itself and the loss hardly sees y; use MMD"
-            warnings.warn(f"SlicedWasserstein with {features} covariates: {matched}", GPSWarning, stacklevel=2)
+            warn(f"SlicedWasserstein with {features} covariates: {matched}")
         joint = _joint(data.y, data.x).double()
         scale = joint.std(0, correction=0)
         scale = torch.where(scale > 0, scale, 1.0)

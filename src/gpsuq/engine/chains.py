@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -14,7 +13,7 @@ from scipy.special import gammaincinv
 from torch import Tensor
 
 from gpsuq.core.seeds import random_block, uniform_by_row
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 
 Reweight = Literal["bootstrap"] | None
 
@@ -41,6 +40,9 @@ class ChainPlan:
     folds
         Fold that each chain leaves out, for cross-validation; chains with equal numbers leave out the same
         observations. It takes the place of ``holdout``.
+    deals
+        How many times the observations are dealt into folds, each time anew; the folds of a deal are numbered after
+        those of the one before.
     spread_weight
         Weight of the spread of the predictive mean over draws, one number or one for each chain; positive
         penalises spread, negative rewards it.
@@ -51,6 +53,7 @@ class ChainPlan:
     holdout: float = 0.1
     spread_weight: float | Sequence[float] = 0.0
     folds: Sequence[int] | None = None
+    deals: int = 1
 
     def __post_init__(self) -> None:
         if self.n_chains < 1:
@@ -78,11 +81,9 @@ def warn_of_small_weights(weight: Tensor) -> None:
     """Warn where weights were scaled to sum to little: as frequencies they say that there are few observations."""
     count = int((weight > 0).sum())
     if float(weight.sum()) < 0.5 * count:
-        warnings.warn(
+        warn(
             f"weights sum to {float(weight.sum()):.3g} for {count} observations: they are taken as frequencies, so the "
-            "fit counts as one on so few; rescale them to a mean of 1 if that is not meant",
-            GPSWarning,
-            stacklevel=5,
+            "fit counts as one on so few; rescale them to a mean of 1 if that is not meant"
         )
 
 
@@ -136,14 +137,17 @@ class ChainWeights:
 
     def _folds(self, pool: Tensor, folds: Sequence[int]) -> Tensor:
         """Deal the rows into folds of equal size and give each chain the rows of its own, (chain, rows of a fold)."""
-        n_folds = max(folds) + 1
+        n_folds = (max(folds) + 1) // self.plan.deals
         size = len(pool) // n_folds
         if size == 0:
             raise GPSError(f"{len(pool)} observations cannot be split into {n_folds} folds")
-        dealt_by = pool if self.groups is None else self.groups[pool]
-        order = uniform_by_row(self.seed, "fold", 1, dealt_by)[0].argsort(stable=True)
-        dealt = pool[order[: size * n_folds]].reshape(n_folds, size).sort(dim=1).values
-        return dealt[torch.tensor(list(folds))]
+        dealt = []
+        for deal in range(self.plan.deals):
+            dealt_by = pool if self.groups is None else self.groups[pool]
+            order = uniform_by_row(self.seed, "fold" + "/again" * deal, 1, dealt_by)[0].argsort(stable=True)
+            pool = pool[order[: size * n_folds]]  # the next deal is of the same rows
+            dealt.append(pool.reshape(n_folds, size).sort(dim=1).values)
+        return torch.cat(dealt)[torch.tensor(list(folds))]
 
     def _mean(self) -> Tensor:
         """Mean training weight of each chain, so that its loss is a weighted mean; rows evenly spaced tell it."""

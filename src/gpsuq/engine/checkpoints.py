@@ -11,7 +11,6 @@ import shutil
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from gpsuq.engine.ranks import by_first, rank, wait_for_all
 from gpsuq.engine.task import Task
-from gpsuq.errors import CheckpointError, GPSWarning, stopped
+from gpsuq.errors import CheckpointError, stopped, warn
 from gpsuq.files import read_state, write_state
 
 FILE, BEFORE = "training.safetensors", "before.safetensors"
@@ -178,7 +177,7 @@ def _went_on(task: Task, place: Path, identity: str, *, asked: bool) -> bool:
         if damage is not None and asked:
             raise damage
         if damage is not None:
-            warnings.warn(f"{damage}: training started anew", GPSWarning, stacklevel=4)
+            warn(f"{damage}: training started anew")
         return False
     tensors, meta = found
     if meta.get("fingerprint") != identity:
@@ -187,7 +186,7 @@ def _went_on(task: Task, place: Path, identity: str, *, asked: bool) -> bool:
             "data, settings or seed; delete it, or choose another directory"
         )
     if damage is not None:
-        warnings.warn(f"{damage}: training went on from the one before", GPSWarning, stacklevel=4)
+        warn(f"{damage}: training went on from the one before")
     task.restore(tensors, meta)
     return True
 
@@ -216,11 +215,9 @@ def _write(place: Path, task: Task, identity: str) -> None:
                 shutil.copyfile(place / FILE, place / BEFORE)
         write_state(place / FILE, tensors, {"fingerprint": identity} | meta)
     except OSError as error:  # the run is worth more than the checkpoint
-        warnings.warn(
+        warn(
             f"a checkpoint could not be written to {place} ({error}); training goes on, and an earlier checkpoint is "
-            "as it was",
-            GPSWarning,
-            stacklevel=3,
+            "as it was"
         )
 
 

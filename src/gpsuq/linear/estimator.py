@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -29,7 +28,7 @@ from gpsuq.core.summaries import summary_table
 from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import validated, whole_or_not_at_all
 from gpsuq.engine.ranks import fabric_or_default
-from gpsuq.errors import GPSError, GPSWarning, needs
+from gpsuq.errors import GPSError, needs, warn
 from gpsuq.linear import rows
 from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
@@ -247,14 +246,14 @@ class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: 
         if np.ptp(y) <= 1e-12 * np.abs(y).max():
             raise GPSError("y is constant: there is nothing to regress")
         if settings.random_level and codes is None:
-            _warn("without groups a random intercept can hardly be told from sigma: trust levels far apart only")
+            warn("without groups a random intercept can hardly be told from sigma: trust levels far apart only")
         with resumable(None if checkpoint is None else Path(checkpoint), keep=True):
             fit = fit_linear(X, y, weight, codes, names, settings, intercept=self.fit_intercept, everything=everything)
         fit.findings.extend(identifiers(pd.DataFrame(X, columns=names) if table is None else table))
         self._set_fit(fit, settings.seed)
         for finding in self.findings_:
             if finding.code not in _SILENT:
-                _warn(finding.message)
+                warn(finding.message)
         return self
 
     def _settings(self, *, grouped: bool) -> LinearSettings:
@@ -547,7 +546,3 @@ def _sample_weight(sample_weight: Any, n: int) -> Array | None:
     if weight is not None and float(weight.max()) > _LARGEST:
         raise GPSError(f"sample_weight holds {float(weight.max()):.3g}, which is no number of rows")
     return None if weight is None else weight.numpy()
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, GPSWarning, stacklevel=4)  # the caller of the decorated fit

@@ -23,6 +23,7 @@ from gpsuq.core.seeds import derive_seed
 from gpsuq.engine.chains import ChainPlan, ChainWeights, warn_of_small_weights
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.progress import stage
+from gpsuq.errors import warn
 from gpsuq.linear import candidates, centre
 from gpsuq.linear.candidates import EQUAL, LINES
 from gpsuq.linear.equal import fit_equal, near_least_squares
@@ -32,7 +33,7 @@ from gpsuq.linear.laws import Law, equal_law
 from gpsuq.linear.passes import AllRows, InMemory
 from gpsuq.linear.refine import generator_draws
 from gpsuq.linear.sample import LinearSettings, Sample, observe
-from gpsuq.linear.units import LinearUnits, linear_units, warn
+from gpsuq.linear.units import LinearUnits, linear_units
 
 Array = NDArray[np.floating]
 

@@ -5,7 +5,6 @@ A fit is then the same whatever the units, the correlation of the columns and th
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -14,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq.errors import GPSWarning, listed
+from gpsuq.errors import listed, warn
 from gpsuq.linear.passes import AllRows
 from gpsuq.linear.pilot import robust_pilot
 
@@ -48,9 +47,16 @@ class LinearUnits:
         return int(self.matrix.shape[1])
 
     @property
+    def inverse(self) -> Array:
+        """What takes whitened rows back to columns, (r, p)."""
+        unit = np.abs(self.matrix).max(1)
+        unit = np.where(unit > 0, unit, 1.0)  # columns of very different units are brought to one before inverting
+        return np.asarray(np.linalg.pinv(self.matrix / unit[:, None]) / unit)
+
+    @property
     def spread(self) -> Array:
         """Standard deviation of every column, as far as the directions that training sees hold it."""
-        return np.asarray(np.sqrt(np.square(np.linalg.pinv(self.matrix)).sum(0)))
+        return np.asarray(np.sqrt(np.square(self.inverse).sum(0)))
 
     def design(self, X: Array) -> Array:
         """Whiten X and add a column for the level, of ones, or of zeros where there is none: (n, r + 1)."""
@@ -185,8 +191,3 @@ def _axes_by_rows(block: Array, weights: Array, constant: NDArray[np.bool_], *, 
     block[:, constant] = 0.0
     values, sides = np.linalg.eigh(block @ block.T)
     return _Axes(center, spread, constant, values, block.T @ (sides / np.sqrt(np.maximum(values, _DEPENDENT))))
-
-
-def warn(message: str) -> None:
-    """Warn the caller of ``fit``, from a function that :func:`gpsuq.linear.fit.fit_linear` calls."""
-    warnings.warn(message, GPSWarning, stacklevel=6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -26,7 +25,7 @@ from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.progress import counting_bar
 from gpsuq.engine.ranks import fabric_or_default
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.poisson.baselines import LogLinearIntensity
 from gpsuq.poisson.cox import fit_stationary
 from gpsuq.poisson.diagnostics import Diagnosed
@@ -153,6 +152,13 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
     True
     >>> model.cross_validate(n_splits=2).columns.tolist()
     ['gps', 'kernel', 'constant']
+
+    Points of several types: where is each more likely?
+
+    >>> species = np.where(points[:, 0] < 0.5, "oak", "pine")
+    >>> mixed = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=2).fit(points, (0, 1, 0, 1), marks=species)
+    >>> mixed.relative_risk().at([[0.1, 0.5]]).idxmax(axis=1).tolist()
+    ['oak']
 
     A fit on a finer grid says whether the grid matters:
 
@@ -350,7 +356,7 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         }
         for note, number in notes.items():
             if number:
-                warnings.warn(note, GPSWarning, stacklevel=2)
+                warn(note)
         lower, upper = equal_tailed(rates, coverage)
         counts = poisson_quantiles([tail, 1.0 - tail], rates.T)
         columns = {"mean": rates.mean(0), "mean_lower": lower, "mean_upper": upper}

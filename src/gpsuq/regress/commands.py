@@ -18,9 +18,11 @@ from gpsuq.speaking import (
     SeedOption,
     StepsOption,
     list_files,
+    print_found,
     print_json,
     print_left_out,
     speaking,
+    step,
     watched,
 )
 
@@ -94,17 +96,18 @@ def fit(
                 if str(warning.message) not in said:
                     warnings.warn(warning.message, stacklevel=1)
             X, y = numbered(table.X), table.y
-            rows = estimator.explain_rows(X, y, fitted=True)
-            write_table(rows, folder / "rows.csv", index=True)
-            checks = regression_checks(estimator, X, y, rows, fitted=True)
-            shown = frame_from_json(checks["shown"])
-            figure = observed_and_predicted(
-                *(shown[name] for name in ("y", "predicted", "5%", "95%")), target=checks["target"]
-            )
-            save_figure(figure, folder / "regression.png")
-            write_checks(checks, folder)
-            write_model(estimator, folder)  # after what is read with it
-            write_page(checked_regression_page(estimator, checks), folder / "report.html")
+            with step("judging rows and writing the report"):
+                rows = estimator.explain_rows(X, y, fitted=True)
+                write_table(rows, folder / "rows.csv", index=True)
+                checks = regression_checks(estimator, X, y, rows, fitted=True)
+                shown = frame_from_json(checks["shown"])
+                figure = observed_and_predicted(
+                    *(shown[name] for name in ("y", "predicted", "5%", "95%")), target=checks["target"]
+                )
+                save_figure(figure, folder / "regression.png")
+                write_checks(checks, folder)
+                write_model(estimator, folder)  # after what is read with it
+                write_page(checked_regression_page(estimator, checks), folder / "report.html")
     files = written_files(out)
     judged = {"inside": checks["coverage"]} | {name: checks[name] for name in ("left_out", "crps")}
     if as_json:
@@ -142,7 +145,8 @@ def _columns(estimator: Any) -> dict[str, str]:
     """Return the columns that were fitted, and what was taken from each."""
     kinds = {}
     for column in estimator.columns_.columns:
-        words = f"text, {len(column.levels)} levels" if column.levels is not None else "numbers"
+        plain = "numbers" if column.cycles is None else "dates"
+        words = plain if column.levels is None else f"text, {len(column.levels)} levels"
         kinds[column.name] = f"{words}, some missing" if column.gaps else words
     return kinds
 
@@ -154,8 +158,9 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
 
     from gpsuq.regress.report import conformal_in_words
 
-    for finding in estimator.findings_:
-        console.print(f"Note: {finding.message}.", highlight=False, markup=False)
+    mixed = ", ".join(f"{name} {weight:.0%}" for name, weight in estimator.members_.items())
+    found = f"Outcomes are {estimator.fit_.family.name}. Generators: {mixed}."
+    print_found(console, found, estimator.findings_)
     columns = _columns(estimator)
     table = Table("column", "holds", header_style="bold")
     for name in list(columns)[:_MOST_SHOWN]:
@@ -163,7 +168,5 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     console.print(table)
     if len(columns) > _MOST_SHOWN:
         console.print(f"These are {_MOST_SHOWN} of {len(columns):,} columns; --json has all of them.")
-    mixed = ", ".join(f"{name} {weight:.0%}" for name, weight in estimator.members_.items())
-    console.print(f"Outcomes are {estimator.fit_.family.name}. Generators: {mixed}.", highlight=False)
     if (said := conformal_in_words(estimator, coverage)) is not None:
         console.print(said, highlight=False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.spatial.foreign import plain_points
 from gpsuq.spatial.windows import Array, Window, as_window, with_crs
 
@@ -60,15 +59,13 @@ def point_pattern(
                 f"{count} (row {_listed(rows)}); check units and axes, or leave them out with outside='drop' "
                 "(--drop-outside)"
             )
-        warnings.warn(f"{count} and were dropped", GPSWarning, stacklevel=3)
+        warn(f"{count} and were dropped")
         coordinates = checked_points(coordinates[inside], least)
     duplicates = len(coordinates) - len(np.unique(coordinates, axis=0))
     if duplicates:
-        warnings.warn(
+        warn(
             f"{duplicates} points have the same coordinates as another: a Poisson process has no such points; check "
-            "for rows entered twice or rounded coordinates",
-            GPSWarning,
-            stacklevel=3,
+            "for rows entered twice or rounded coordinates"
         )
     return PointPattern(coordinates, window)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 
-from gpsuq.errors import GPSError, GPSWarning
+from gpsuq.errors import GPSError, warn
 from gpsuq.spatial.windows import Window
 from gpsuq.tables.reading import COUNTED, DROP_MISSING, check_numbers, named_rows, read_table, without_missing
 
@@ -31,7 +30,7 @@ def read_points(
         kept = without_missing(table, columns)
         if len(kept) < len(table):
             left_out = f"{len(table) - len(kept)} of {len(table)} rows have missing values and were left out"
-            warnings.warn(left_out, GPSWarning, stacklevel=2)
+            warn(left_out)
         table = kept
     check_numbers(table[[x, y]], advice=DROP_MISSING)
     if replicate is not None and table[replicate].isna().any():

@@ -58,10 +58,14 @@ def as_dates(column: pd.Series) -> pd.Series:
     >>> as_dates(pd.Series(["3/4/2024"])).tolist()
     ['3/4/2024']
     """
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return column
     cells = column.dropna().astype(str).str.strip()
+    if not len(cells) or not cells.iloc[0][:1].isdigit():
+        return column
     for pattern in (_YEAR_FIRST, _YEAR_LAST):
         parts = cells.str.extract(f"^{pattern}{_TIME}$")
-        if not len(parts) or parts["year"].isna().any():
+        if parts["year"].isna().any():
             continue
         if pattern is _YEAR_LAST:
             first, second = parts["first"].astype(int).max(), parts["second"].astype(int).max()

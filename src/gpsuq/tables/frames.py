@@ -14,6 +14,7 @@ from pandas.api import types
 
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.errors import GPSError, listed
+from gpsuq.tables.cells import as_dates
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,13 +93,13 @@ def numbers_of(X: Any, what: str) -> Any:
     table = as_pandas(X)
     if table is None:
         return X
-    text = [str(name) for place, name in enumerate(table) if holds_text(table.iloc[:, place])]
+    dates = {name: days(column) for name, column in table.items() if is_dates(as_dates(column))}
+    text = [str(name) for name, column in table.items() if name not in dates and holds_text(column)]
     if text:
         raise GPSError(
             f"columns {listed(text)} hold text, and {what} takes numbers: make columns of 0 and 1 of them, as "
             "pandas.get_dummies(X, drop_first=True, dtype=float) or a OneHotEncoder in a Pipeline does"
         )
-    dates = {name: days(column) for name, column in table.items() if is_dates(column)}
     return table.assign(**{str(name): column for name, column in dates.items()}) if dates else table
 
 
@@ -121,12 +122,10 @@ def days(column: pd.Series) -> pd.Series:
     [1.0, 2.5, nan]
     """
     if not is_dates(column):
-        try:
-            column = pd.to_datetime(column, format="ISO8601")
-        except (ValueError, TypeError) as error:
-            raise GPSError(
-                f"column {column.name!r} held dates when it was fitted, and does not now: {error}"
-            ) from error
+        column = column.astype("datetime64[us]") if column.isna().all() else as_dates(column)
+    if not is_dates(column):
+        example = column.dropna().iloc[0]
+        raise GPSError(f"column {column.name!r} held dates when it was fitted; write {example!r} as 2024-01-31")
     return (_naive(column) - _EPOCH) / _DAY
 
 

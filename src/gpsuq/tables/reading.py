@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from gpsuq.errors import GPSError, GPSWarning, listed, needs
+from gpsuq.errors import GPSError, listed, needs, warn
 from gpsuq.files import write_atomically
 from gpsuq.tables.cells import Decimal, as_dates, as_numbers, look_like_dates
 from gpsuq.tables.encoding import Encoding, drop
@@ -94,11 +94,9 @@ def _warn_of_repeated_names(path: Path, between: str) -> None:
         counts = Counter(filter(None, next(csv.reader(file, delimiter=between), [])))
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
-        warnings.warn(
+        warn(
             f"the header has columns named {listed(repeated)} more than once: the second of a name is called NAME.1, "
-            "and is a column of its own; leave it out with --drop NAME.1 if it should not be used",
-            GPSWarning,
-            stacklevel=3,
+            "and is a column of its own; leave it out with --drop NAME.1 if it should not be used"
         )
 
 
@@ -106,7 +104,7 @@ def without_row_names(table: pd.DataFrame) -> pd.DataFrame:
     """Leave out a first column without a name, and warn of it."""
     if table.columns[0] != _NAMELESS:
         return table
-    warnings.warn("the first column has no name and was left out: it looks like row numbers", GPSWarning, stacklevel=3)
+    warn("the first column has no name and was left out: it looks like row numbers")
     return table.drop(columns=_NAMELESS)
 
 
@@ -227,7 +225,7 @@ def split_table(
     if not encode:
         _check_as_they_are(table[covariates])
     if encode and (dates := [name for name in covariates if is_dates(table[name])]):
-        warnings.warn(f"dates in columns {listed(dates)} are numbers of days since 1970", GPSWarning, stacklevel=2)
+        warn(f"dates in columns {listed(dates)} are numbers of days since 1970")
     encoding = Encoding.of(table[covariates]) if encode else Encoding({})
     X = encoding.encoded(table[covariates]) if encode else table[covariates]
     numeric = [name for name in (None if classes else target, weights) if name is not None]
