@@ -292,14 +292,15 @@ def summary(path: Path) -> str:
     """Say what the rows say: means by design and method, and ratios of errors to those of the peers."""
     rows = rows_of(path)
     result = "log-likelihood" if "log-likelihood" in rows else "error"
-    table = rows.pivot_table(index="name", columns="method", values=result, aggfunc="mean")
-    texts = [f"{result}, mean over seeds", table.round(4).to_markdown()]
-    texts.append(
-        rows.pivot_table(index="name", columns="method", values="seconds", aggfunc="median").round(2).to_markdown()
-    )
+    each = rows.pivot_table(index=["name", "seed"], columns="method", values=result)
+    each = each[each["gps"].notna()]  # so that all are compared on the same patterns
+    table = each.groupby("name").mean()
+    texts = [f"{result}, mean over {each.groupby('name').size().to_dict()} seeds", table.round(4).to_markdown()]
+    times = rows.pivot_table(index="name", columns="method", values="seconds", aggfunc="median")
+    texts.append(times.round(2).to_markdown())
     if result == "error":
         for peer in table.columns.drop("gps"):
-            both = table[["gps", peer]].dropna()
+            both = each[["gps", peer]].dropna().groupby("name").mean()
             ratio = both["gps"] / both[peer]
             texts.append(f"gps / {peer}: geometric mean {np.exp(np.log(ratio).mean()):.3f}, largest {ratio.max():.3f}")
         mine = rows[rows["method"] == "gps"].drop(columns=["method", "seed"])

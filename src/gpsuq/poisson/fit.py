@@ -56,6 +56,7 @@ _EVALUATION_DRAWS, _EVALUATION_TILES = 4, 8
 _SPREAD_DRAWS = 32
 _WEIGHED = 5_000  # points that weights are chosen by
 _COUNTS = 0.01  # smallest weight that is kept
+_CLEARLY = 2.0  # standard errors
 _ERROR_BLOCK = 2.0  # lengths of the errors, along the side of the blocks that show their bias
 
 
@@ -309,7 +310,7 @@ def _choose_spread(state: TrainingState, source: PatternSource, chains: list[int
     """Choose by held-out points what part of the spread that the chains learned is kept.
 
     A network can explain chance as spread: of a single pattern there are few blocks to tell them apart by. Spread is
-    therefore given up unless its best part is better on points that were left out by more than one standard error.
+    therefore given up unless its best part is better on points that were left out by more than two standard errors.
     Whole tiles are judged, which have one Z each; smaller blocks would only add noise.
     """
     generator = state.generator.select(chains)
@@ -332,13 +333,13 @@ def _choose_spread(state: TrainingState, source: PatternSource, chains: list[int
 def best_clearly(name: str, values: Sequence[float], scores: Array) -> Choice:
     """Choose from held-out scores (value, tile), lower is better: the best, or the first if that is not clearly worse.
 
-    Clearly is by more than one standard error of their difference.
+    Clearly is by more than two standard errors of their difference.
     """
     mean = scores.mean(1)
     best = int(mean.argmin())
     lost = scores - scores[best]
     excess = lost.mean(1)
     error = lost.std(1, ddof=1) / math.sqrt(scores.shape[1]) if scores.shape[1] > 1 else np.zeros(len(scores))
-    chosen = best if excess[0] > error[0] else 0
+    chosen = best if excess[0] > _CLEARLY * error[0] else 0
     table = pd.DataFrame({"score": mean, "excess": excess, "standard_error": error}, index=pd.Index(values, name=name))
     return Choice(float(values[chosen]), table)
