@@ -139,7 +139,7 @@ def world(folder: Path) -> None:
     when = pd.Timestamp("2022-01-01") + pd.to_timedelta(rng.integers(0, 730, n), unit="D")
     patients = pd.DataFrame({"visited": when.strftime("%d.%m.%Y"), "site": rng.choice(["north", "south"], n)})
     patients["dose"] = rng.normal(size=n).round(3)
-    season = np.sin(2.0 * np.pi * when.dayofyear / 365.0)
+    season = np.sin(2.0 * np.pi * when.day_of_year / 365.0)
     patients["response"] = season + (patients["site"] == "south") + patients["dose"] + 0.2 * rng.normal(size=n)
     patients.to_csv(folder / "patients.csv", index=False)
     numbers = pd.DataFrame(rng.normal(size=(n, 3)), columns=["a", "b", "c"])

@@ -44,7 +44,9 @@ def counting_bar(show: bool, text: str, total: int | None) -> Iterator[Callable[
     if not show or _silent.get():
         yield lambda done: None
         return
-    with _bar() as bar:
+    from rich.progress import SpinnerColumn
+
+    with _bar(*([SpinnerColumn()] if total is None else [])) as bar:
         task = bar.add_task(_named(text), total=total, shown="")
         yield lambda done: bar.update(task, completed=done)
 

@@ -145,7 +145,8 @@ def _columns(estimator: Any) -> dict[str, str]:
     """Return the columns that were fitted, and what was taken from each."""
     kinds = {}
     for column in estimator.columns_.columns:
-        words = f"text, {len(column.levels)} levels" if column.levels is not None else "numbers"
+        plain = "numbers" if column.cycles is None else "dates"
+        words = plain if column.levels is None else f"text, {len(column.levels)} levels"
         kinds[column.name] = f"{words}, some missing" if column.gaps else words
     return kinds
 
