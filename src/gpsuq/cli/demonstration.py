@@ -105,7 +105,7 @@ def _lengths(axis: Axes, uq: UQDistribution, table: pd.DataFrame, title: str) ->
     axis.set(xlabel="petal length, cm", ylabel="density", title=title)
     for number, (species, mean) in enumerate(species_means(table).items()):
         axis.axvline(mean, color=COLORS["truth"], linestyle=("--", ":", "-.")[number], label=f"mean of {species}")
-    axis.legend(loc="upper left", bbox_to_anchor=(0.16, 1.0))  # between the two heaps
+    axis.legend(loc="upper right", frameon=True, framealpha=1.0, edgecolor="none")
 
 
 def species_means(table: pd.DataFrame) -> pd.Series:

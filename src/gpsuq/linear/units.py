@@ -55,7 +55,7 @@ class LinearUnits:
 
     @property
     def spread(self) -> Array:
-        """Standard deviation of every column, as far as the directions that training sees hold it."""
+        """Standard deviation of every column (without intercept its root mean square), as far as training sees it."""
         return np.asarray(np.sqrt(np.square(self.inverse).sum(0)))
 
     def design(self, X: Array) -> Array:
