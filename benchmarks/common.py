@@ -129,6 +129,12 @@ def time_ratio(rows: list[dict[str, float]], sizes: Sequence[int]) -> float:
     return float(large / small)
 
 
+def kept(out: Path, name: str) -> list[Any]:
+    """Return the rows that the results file has already, so that a benchmark that was stopped goes on."""
+    path = out / f"{name}.json"
+    return list(json.loads(path.read_text())["rows"]) if path.exists() else []
+
+
 def write(out: Path, name: str, command: str, rows: Any) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}.json"

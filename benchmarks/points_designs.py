@@ -186,6 +186,12 @@ def gps_row(name: str, seed: int) -> dict[str, Any]:
         new = np.random.default_rng([seed, side]).poisson(mean)
         row[f"expected, side {side}"] = float(table["mean_lower"].le(mean).mul(table["mean_upper"].ge(mean)).mean())
         row[f"new, side {side}"] = float(table["count_lower"].le(new).mul(table["count_upper"].ge(new)).mean())
+    if name in ("lgcp", "80 points"):  # stationary: another realisation makes sense
+        found = [tuple(corner) for _, corner in blocks(grid, 16)]
+        table = model.region_counts(found, new_field=True)
+        counts = grid.counts(simulate(name, seed + 10**6).points)[grid.inside]
+        count = np.array([counts[cells].sum() for cells, _ in blocks(grid, 16)])
+        row["new field, side 16"] = float(table["count_lower"].le(count).mul(table["count_upper"].ge(count)).mean())
     return row
 
 

@@ -3,12 +3,13 @@
 For each model and seed: seconds, the mean of each parameter with its error in standard errors, the Wasserstein distance
 of each law from the true one in units of its standard deviation (two groups: of their distance), and how new
 observations fall under their predictive: the share inside 95% intervals, or the largest calibration error of ten bins
-of probabilities.
+of probabilities. Rows that the results file has are not fitted again.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import time
 import warnings
@@ -117,7 +118,7 @@ def predicted(simulate: str, names: dict[str, Any]) -> float:
             below, upto = (pooled < y).mean(0), (pooled <= y).mean(0)
             chance = below + names["rng"].random(y.shape) * (upto - below)  # discrete outcomes are spread out
             return round(float(((chance > 0.025) & (chance < 0.975)).mean()), 3)
-        probability = uq.predict_mean(X, n_draws=500)
+        probability = uq.predict_mean(X, n_draws=250)
         seen = np.eye(probability.shape[-1])[y.astype(int)] if uq.classifies else y
         pieces.append(np.stack([probability.ravel(), seen.ravel()]))
     probability, seen = np.concatenate(pieces, 1)
@@ -137,7 +138,7 @@ def fitted(head: str, simulate: str, fit: str, seed: int) -> tuple[dict[str, Any
 
 
 def main() -> None:
-    from common import write
+    from common import kept, write
 
     from gpsuq import GPSWarning
 
@@ -148,17 +149,17 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", GPSWarning)
     head, sections = models()
-    rows = []
-    for seed in range(1, arguments.seeds + 1):
-        for title, (simulate, fit) in sections.items():
-            if arguments.models and not any(word in title for word in arguments.models):
-                continue
-            names, seconds, processor = fitted(head, simulate, fit, seed)
-            row = {"model": title, "seed": seed, "seconds": round(seconds, 1), "processor": round(processor, 1)}
-            row |= {"steps": len(names["uq"].history.fit), "parameters": judged(title, names)}
-            rows.append(row | {"predictive": predicted(simulate, names)})
-            print(rows[-1], flush=True)
-            write(arguments.out, "ten_models", f"python benchmarks/ten_models.py --seeds {arguments.seeds}", rows)
+    rows = kept(arguments.out, "ten_models")
+    done = {(row["model"], row["seed"]) for row in rows}
+    for seed, (title, (simulate, fit)) in itertools.product(range(1, arguments.seeds + 1), sections.items()):
+        if (title, seed) in done or (arguments.models and not any(word in title for word in arguments.models)):
+            continue
+        names, seconds, processor = fitted(head, simulate, fit, seed)
+        row = {"model": title, "seed": seed, "seconds": round(seconds, 1), "processor": round(processor, 1)}
+        row |= {"steps": len(names["uq"].history.fit), "parameters": judged(title, names)}
+        rows.append(row | {"predictive": predicted(simulate, names)})
+        print(rows[-1], flush=True)
+        write(arguments.out, "ten_models", f"python benchmarks/ten_models.py --seeds {arguments.seeds}", rows)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from gpsuq.engine.settings import Algorithm
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from gpsuq.uq.distribution import UQDistribution
 from paper.record import Asked, mean_and_sd
-from paper.scissors import slope_metrics
+from paper.scissors import PAPERS_WAY, slope_metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,7 @@ def one_fit(
 ) -> dict[str, float]:
     """Fit scissors with so many draws and outcomes, and measure the slopes."""
     algorithm = Algorithm(n_steps=n_steps, n_draws=n_draws, n_outcomes=n_outcomes)
-    uq = fit_scissors(scissors(seed=seed), seed, algorithm=algorithm, progress=progress)
+    uq = fit_scissors(scissors(seed=seed), seed, algorithm=algorithm, progress=progress, **PAPERS_WAY)
     return slope_metrics(uq.draws(_DRAWN)["slope"])
 
 
@@ -80,7 +80,7 @@ def run(asked: Asked) -> list[Path]:
     # Half-trained: where the gradient still has to move the generator.
     with stage("reference"):
         quarter = replace(base, n_steps=base.n_steps // 4)
-        reference = fit_scissors(reference_data, asked.seed, algorithm=quarter, progress=asked.progress)
+        reference = fit_scissors(reference_data, asked.seed, algorithm=quarter, progress=asked.progress, **PAPERS_WAY)
     cells = list(itertools.product(DRAWS, OUTCOMES))
     # Times first, while nothing else has warmed up or cluttered the machine; then fits, seed by seed.
     noise: dict[tuple[int, int | None], tuple[float, float]] = {}

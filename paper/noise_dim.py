@@ -11,7 +11,7 @@ from gpsuq.datasets import scissors
 from gpsuq.engine.settings import Algorithm
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from paper.record import Asked, mean_and_sd
-from paper.scissors import slope_metrics
+from paper.scissors import PAPERS_WAY, slope_metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,9 @@ DIMENSIONS = (1, 2, 4, 16, 64)
 def one_fit(q: int, seed: int, n_steps: int, *, progress: bool = False) -> dict[str, float]:
     """Fit scissors with a noise dimension and measure the slopes, everything else at its default."""
     generator, algorithm = MLP(noise_dim=q), Algorithm(n_steps=n_steps)
-    uq = fit_scissors(scissors(seed=seed), seed, generator=generator, algorithm=algorithm, progress=progress)
+    uq = fit_scissors(
+        scissors(seed=seed), seed, generator=generator, algorithm=algorithm, progress=progress, **PAPERS_WAY
+    )
     return {"q": q} | slope_metrics(uq.draws(4000)["slope"])
 
 

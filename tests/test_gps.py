@@ -62,7 +62,7 @@ def bimodal(rng, n=600):
 def test_normal_means_with_two_modes_and_no_covariates(rng):
     """y_i ~ N(theta_i, 1), theta_i = -3 (30%) or 3 (70%)."""
     model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
-    uq = GPS(model, algorithm=Algorithm(n_steps=800)).fit(bimodal(rng))
+    uq = GPS(model, algorithm=Algorithm(n_steps=300), n_chains=2).fit(bimodal(rng))
     theta = uq.draws(2000)["theta"].ravel()
     assert (theta < 0).mean() == pytest.approx(0.3, abs=0.07)
     assert (np.abs(np.abs(theta) - 3) < 1).mean() > 0.85
@@ -77,7 +77,7 @@ def test_student_t_regression_by_monte_carlo(rng):
         lambda x, slope, scale: StudentT(3.0, (x * slope).sum(-1), scale),
         slope=Slope(), scale=Scale(random=False),
     )  # fmt: skip
-    uq = GPS(model, algorithm=Algorithm(n_steps=600, n_draws=30), spread_weight=0.3).fit(X, y)
+    uq = GPS(model, algorithm=Algorithm(n_steps=600, n_draws=30), n_chains=2, spread_weight=0.3).fit(X, y)
     assert uq.mean()["slope"] == pytest.approx([2.0, -1.0], abs=0.15)
     assert 0.25 < uq.mean()["scale"] < 0.75
 
@@ -88,7 +88,9 @@ def test_sampling_in_the_place_of_an_exact_score_is_said(rng, short):
 
     def sampled(model, **options):
         return [
-            f.message for f in GPS(model, algorithm=replace(short, **options)).fit(y).findings if f.code == "sampled"
+            finding.message
+            for finding in GPS(model, distance=MMD(), algorithm=replace(short, **options)).fit(y).findings
+            if finding.code == "sampled"
         ]
 
     with pytest.warns(GPSWarning, match="closed form") as caught:
@@ -140,7 +142,7 @@ def test_a_block_of_counts_shares_one_rate(rng, short):
     counts = rng.poisson(rng.gamma(5.0, 1.0, size=(80, 1)), size=(80, 4))
     model = ObservationModel(lambda rate: Poisson(rate[..., None].expand(*rate.shape, 4)), rate=Positive())
     uq = GPS(model, algorithm=short).fit(counts)
-    assert uq.predict_draws(n_draws=50, n_observations=3).shape == (4, 50, 3, 4)
+    assert uq.predict_draws(n_draws=50, n_observations=3).shape == (8, 50, 3, 4)
 
 
 def test_several_outputs(rng, short):
@@ -224,7 +226,7 @@ def test_predictions_of_a_long_table_have_its_rows(rng, short):
     mixed = rng.permutation(80)[:70]  # persons in any order, some without all of their rows
     rows = {"groups": person[mixed]}
     assert np.allclose(uq.predict_mean(table[mixed], **rows), uq.predict_mean(X).ravel()[mixed], atol=1e-6)
-    assert uq.predict_draws(table[mixed], 30, **rows).shape == (4, 30, 70)
+    assert uq.predict_draws(table[mixed], 30, **rows).shape == (8, 30, 70)
     assert uq.predict_interval(table[mixed], n_draws=30, **rows).shape == (2, 70)
     with pytest.raises(GPSError, match="groups are labels of the rows of x"):
         uq.predict_mean(**rows)
@@ -314,7 +316,7 @@ def test_a_module_of_the_users_as_generator(rng, short):
     module = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 1))
     model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
     uq = GPS(model, FromModule(module, noise_dim=3), algorithm=short).fit(bimodal(rng, 100))
-    assert uq.draws(50)["theta"].shape == (4, 50)
+    assert uq.draws(50)["theta"].shape == (8, 50)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +408,7 @@ def test_a_data_loader_with_validation(rng, short):
 def test_weights_of_zero_leave_observations_out(rng, short):
     y = np.concatenate([rng.normal(size=60), rng.normal(50, 1, size=20)])
     weight = np.repeat([1.0, 0.0], [60, 20])
-    uq = GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=Algorithm(n_steps=200)).fit(
+    uq = GPS(ObservationModel(Normal, loc=Location(), scale=Scale()), algorithm=Algorithm(n_steps=200), n_chains=2).fit(
         y, weight=weight
     )
     assert abs(float(uq.mean()["loc"])) < 1.5
@@ -524,7 +526,7 @@ def test_a_model_without_moments_is_fitted(rng, short):
     model = ObservationModel(
         lambda theta: TransformedDistribution(Normal(theta, 1.0), [TanhTransform()]), theta=Location()
     )
-    assert GPS(model, algorithm=short).fit(np.tanh(rng.normal(size=60))).draws(5)["theta"].shape == (4, 5)
+    assert GPS(model, algorithm=short).fit(np.tanh(rng.normal(size=60))).draws(5)["theta"].shape == (8, 5)
     with pytest.raises(GPSError, match="has no mean"):
         GPS(model, algorithm=short, spread_weight=0.1).fit(np.tanh(rng.normal(size=60)))
 
@@ -535,10 +537,30 @@ def test_several_categories_per_observation(rng, short):
     assert uq.predict_mean().shape == (1, 2, 3)
 
 
+def test_alternatives_that_were_not_offered_are_never_chosen(rng, short):
+    model = ObservationModel(lambda x, taste: Categorical(logits=(x * taste).sum(-1)), taste=Real("features"))
+    offers = [[rng.normal(size=(size, 2)) for size in rng.integers(2, 5, size=rng.integers(1, 4))] for _ in range(30)]
+    chosen = [np.array([int(offer[:, 0].argmax()) for offer in person]) for person in offers]
+    for distance in (None, MMD()):
+        uq = GPS(model, distance=distance, algorithm=short, n_chains=2).fit(offers, chosen)
+        assert uq.draws(5)["taste"].shape == (2, 5, 2)
+        assert np.isfinite(uq.history.score()).all()
+    padded = np.full((1, 2, 4, 2), np.nan)
+    padded[0, :, :3] = rng.normal(size=(2, 3, 2))
+    probability = uq.predict_mean(padded, n_draws=10)
+    assert probability[..., 3] == pytest.approx(0.0)
+    assert probability.sum(-1) == pytest.approx(1.0)
+    with pytest.raises(GPSError, match="not offered in rows 0"):
+        GPS(model, algorithm=short).fit(np.repeat(padded, 20, 0), np.full((20, 2), 3))
+    with pytest.raises(GPSError, match="must return a Categorical"):
+        GPS(ObservationModel(lambda x, taste: Normal((x * taste).sum((-1, -2)), 1.0), taste=Real("features")),
+            algorithm=short).fit(np.repeat(padded, 20, 0), rng.normal(size=(20, 2)))  # fmt: skip
+
+
 def test_results_do_not_depend_on_how_classes_are_numbered(rng, short):
     X, y = rng.normal(size=(80, 1)), rng.integers(2, size=80)
-    first = GPS(categorical(10), MLP(conditional=True), algorithm=short, spread_weight=0.1).fit(X, y)
-    second = GPS(categorical(10), MLP(conditional=True), algorithm=short, spread_weight=0.1).fit(X, y * 9)
+    first = GPS(categorical(10), MLP(conditional=True), MMD(), algorithm=short, spread_weight=0.1).fit(X, y)
+    second = GPS(categorical(10), MLP(conditional=True), MMD(), algorithm=short, spread_weight=0.1).fit(X, y * 9)
     assert first.history.score()[0] == pytest.approx(second.history.score()[0], abs=0.1)
 
 
@@ -557,7 +579,7 @@ def test_a_subjects_covariates_may_go_with_ragged_measures(rng, short):
     )  # fmt: skip
     y = [rng.normal(size=length) for length in (1, 2, 3) * 10]
     uq = GPS(model, algorithm=short).fit(rng.normal(size=(30, 2)), y)
-    assert uq.draws(5)["slope"].shape == (4, 5, 2)
+    assert uq.draws(5)["slope"].shape == (8, 5, 2)
 
 
 def test_weights_that_are_no_frequencies_are_said(rng, short):
@@ -574,7 +596,7 @@ def test_digits_that_float32_cannot_hold_are_said(rng, short):
 
 
 def test_one_step_is_a_fit(rng):
-    assert GPS(ANY, algorithm=Algorithm(n_steps=1)).fit(y=rng.normal(size=30)).draws(3)["theta"].shape == (4, 3)
+    assert GPS(ANY, algorithm=Algorithm(n_steps=1)).fit(y=rng.normal(size=30)).draws(3)["theta"].shape == (8, 3)
 
 
 def test_bad_arguments_name_the_culprit(rng):
@@ -660,7 +682,7 @@ def test_a_density_or_a_sampler_of_ones_own_is_a_model(kind, finding):
     y = 0.5 * torch.randn(300, generator=generator) + 4.0 * torch.randint(0, 2, (300,), generator=generator) - 2.0
     model = ObservationModel(lambda theta: kind(theta), theta=Location())
     with pytest.warns(GPSWarning, match=finding):
-        uq = GPS(model, algorithm=Algorithm(n_steps=200), n_chains=2).fit(y)
+        uq = GPS(model, distance=MMD(), algorithm=Algorithm(n_steps=200), n_chains=2).fit(y)
     assert float(uq.draws(1000)["theta"].std()) == pytest.approx(2.0, rel=0.1)
     if kind is Sampler:
         assert uq.predict_draws(n_draws=10).shape == (2, 10, 1)

@@ -5,10 +5,11 @@ from .core.distances import MMD, EnergyDistance, SlicedWasserstein
 from .core.distributions import Censored, Ordinal, Truncated, ZeroInflated
 from .core.generators import MLP, FromModule
 from .core.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
+from .core.likelihood import LogScore
 from .core.losses import class_score, predictive_score
 from .core.models import ObservationModel
 from .core.noise import NoisyNetwork, noisify
-from .core.parameters import Location, Parameter, Positive, Rate, Real, Scale, Slope
+from .core.parameters import Cuts, Location, Parameter, Positive, Rate, Real, Scale, Slope
 from .engine.settings import Algorithm, Algorithm1, PaperRecipe, Recipe
 from .errors import GPSError, GPSWarning
 from .gps import GPS
@@ -28,6 +29,7 @@ __all__ = [
     "Algorithm1",
     "Censored",
     "Conformal",
+    "Cuts",
     "Energy",
     "EnergyDistance",
     "FromModule",
@@ -40,6 +42,7 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "Location",
+    "LogScore",
     "Mixture",
     "NoisyNetwork",
     "ObservationModel",

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
+import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from gpsuq.core.distances import MMD, Distance
+from gpsuq.core.distances import Distance
 from gpsuq.core.expectations import base_distribution
 from gpsuq.core.generators import MLP, Generator, GeneratorSpec, as_generator_spec
 from gpsuq.core.models import ObservationModel
-from gpsuq.core.observations import observations
+from gpsuq.core.observations import check_choices, observations
 from gpsuq.core.parameters import ParameterMap
 from gpsuq.engine.chains import ChainPlan, Reweight
 from gpsuq.engine.diagnostics import diagnose, exactly_scored
@@ -27,9 +29,13 @@ from gpsuq.engine.progress import training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource, RowSource
-from gpsuq.engine.trial import Trial, support, try_model
+from gpsuq.engine.spread import spread_path
+from gpsuq.engine.trial import Trial, natural_distance, support, try_model
 from gpsuq.errors import GPSError, warn
 from gpsuq.uq.distribution import UQDistribution
+
+DEFAULT_ALGORITHM = Algorithm(n_steps=2000, batch_size=100, n_draws=64, schedule="plateau")
+_MOST_DRAWS, _MOST_NOISE = 256, 10
 
 
 class FitOptions(TypedDict, total=False):
@@ -53,13 +59,17 @@ class GPS:
         The observation model f(y given theta, x).
     generator
         ``MLP(...)``, any ``nn.Module`` with a ``noise_dim`` (each chain starts anew from it), or
-        ``FromModule(module, noise_dim)``; None is ``MLP()``.
+        ``FromModule(module, noise_dim)``; None is ``MLP()`` with as much noise as there are numbers that vary, 2 to 10.
     distance
-        Between predictive and data: ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``.
+        Between predictive and data: ``LogScore()``, ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``. None is
+        the log score where the model has a density, which then sees most of the law of theta, or else MMD.
     algorithm
-        ``Algorithm()`` (the default settings) or ``Algorithm1()`` (the paper's).
+        ``Algorithm(...)``, ``Algorithm1()`` (the paper's), or None: 64 draws, up to 256 where many numbers
+        vary, and steps for as long as held-out observations gain by them, 2,000 at most.
     n_chains, reweight, holdout, spread_weight, folds
         How many generators are trained side by side and how they differ; see :class:`gpsuq.engine.chains.ChainPlan`.
+        ``spread_weight="auto"`` trains chains of several weights on three folds first; ``spread_path`` then has what
+        they scored on rows left out, and which weight was chosen.
     seed
         Same seed, same machine, same numbers.
     fabric
@@ -77,20 +87,20 @@ class GPS:
     >>> model = ObservationModel(lambda theta: Normal(theta, 1.0), theta=Location())
     >>> uq = GPS(model, algorithm=Algorithm(n_steps=200)).fit(y)
     >>> uq.draws(500)["theta"].shape
-    (4, 500)
+    (8, 500)
     """
 
     def __init__(
         self,
         model: ObservationModel,
         generator: GeneratorSpec | nn.Module | None = None,
-        distance: Distance = MMD(),
+        distance: Distance | None = None,
         *,
-        algorithm: Algorithm = Algorithm(),
-        n_chains: int = 4,
+        algorithm: Algorithm | None = None,
+        n_chains: int = 8,
         reweight: Reweight = "bootstrap",
         holdout: float = 0.1,
-        spread_weight: float | Sequence[float] = 0.0,
+        spread_weight: float | Sequence[float] | Literal["auto"] = 0.0,
         folds: Sequence[int] | None = None,
         seed: int = 0,
         fabric: Fabric | None = None,
@@ -102,13 +112,18 @@ class GPS:
             "algorithm": (algorithm, Algorithm),
         }
         for name, (value, kind) in wanted.items():
-            if not isinstance(value, kind):
+            if not (isinstance(value, kind) or (value is None and name != "model")):
                 raise GPSError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
         self.model = model
-        self.generator = as_generator_spec(generator)
+        self.generator = None if generator is None else as_generator_spec(generator)
         self.distance = distance
         self.algorithm = algorithm
-        self.plan = ChainPlan(n_chains, reweight, holdout, spread_weight, folds)
+        self.spread_chosen = isinstance(spread_weight, str)
+        if isinstance(spread_weight, str) and spread_weight != "auto":
+            raise GPSError(f'spread_weight must be "auto", a number, or one for each chain, got {spread_weight!r}')
+        weight = 0.0 if isinstance(spread_weight, str) else spread_weight
+        self.plan = ChainPlan(n_chains, reweight, holdout, weight, folds)
+        self.spread_path: pd.DataFrame | None = None
         self.seed = seed
         self.fabric = fabric
         self.progress = progress
@@ -175,6 +190,10 @@ class GPS:
         checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", CHECKPOINT_EVERY)
         if checkpoint_every < 1:
             raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+        if self.spread_chosen:
+            self.spread_path = spread_path(lambda plan: self._with(plan).train(X, y, **_unsaved(options))[1])
+            (weight,) = self.spread_path.loc[self.spread_path["chosen"], "spread_weight"]
+            self.plan = replace(self.plan, spread_weight=float(weight))
         state = self._untrained(X, y, start, options)
         state.keep_every = checkpoint_every
         directory, fabric = None if checkpoint is None else Path(checkpoint), state.problem.fabric
@@ -190,7 +209,7 @@ class GPS:
         y: Any = None,
         *,
         generator: GeneratorSpec | nn.Module | None = None,
-        distance: Distance = MMD(),
+        distance: Distance | None = None,
         mask: Any = None,
         groups: Any = None,
         concomitants: Any = None,
@@ -226,14 +245,22 @@ class GPS:
             exactly_scored(state),
         )
 
+    def _with(self, plan: ChainPlan) -> GPS:
+        """Return the same with other chains."""
+        other = copy.copy(self)
+        other.plan, other.spread_chosen = plan, False
+        return other
+
     def _untrained(self, X: Any, y: Any, start: Generator | None, options: FitOptions) -> TrainingState:
         """Return the state before the first step."""
         fabric = fabric_or_default(self.fabric)
         with fabric.init_tensor():
             dtype = torch.get_default_dtype()
         source = self._source(X, y, options, dtype)
-        problem = Problem(source, self.plan, self.algorithm, self.distance, self.seed, fabric)
         generator = self._build(source, dtype) if start is None else copy.deepcopy(start)
+        distance = self.distance or natural_distance(generator, self.model, source, self.seed)
+        algorithm = self.algorithm or _default_algorithm(generator.parameter_map.width(random=True))
+        problem = Problem(source, self.plan, algorithm, distance, self.seed, fabric)
         return init(problem, generator, self.model)
 
     def _source(self, X: Any, y: Any, options: FitOptions, dtype: torch.dtype) -> BatchSource:
@@ -253,19 +280,32 @@ class GPS:
             raise GPSError("fit needs observations: fit(y), fit(X, y) or fit(loader)")
         x, outcome = (None, X) if y is None else (X, y)
         data = observations(x, outcome, mask=mask, weight=weight, groups=groups, concomitants=concomitants, dtype=dtype)
-        return ArraySource(data, self.plan, self.algorithm.batch_size, self.seed)
+        check_choices(data)
+        return ArraySource(data, self.plan, (self.algorithm or DEFAULT_ALGORITHM).batch_size, self.seed)
 
     def _build(self, source: BatchSource, dtype: torch.dtype) -> Generator:
         scale, n_features = source.sample.scale(), source.sample.n_features
         parameter_map = ParameterMap(self.model.parameters, n_features, scale)
         n_chains = self.plan.n_chains
-        spec, seen = self.generator, source.sample.seen_scale()
+        width, seen = parameter_map.width(random=True), source.sample.seen_scale()
+        spec = self.generator or MLP(noise_dim=min(max(MLP.noise_dim, width), _MOST_NOISE))
         if source.sample.w is not None and not spec.conditional:
             if not isinstance(spec, MLP):
                 raise GPSError("concomitants need a generator that sees them: module(w, z), or MLP()")
             spec = replace(spec, conditional=True)
-        body = spec.build(parameter_map.width(random=True), n_chains, seen, seen.x_width, self.seed)
+        body = spec.build(width, n_chains, seen, seen.x_width, self.seed)
         return Generator(body, parameter_map, n_chains).to(dtype)
+
+
+def _unsaved(options: FitOptions) -> FitOptions:
+    """Return options of a fit without its checkpoint."""
+    return cast(FitOptions, {name: value for name, value in options.items() if not name.startswith("checkpoint")})
+
+
+def _default_algorithm(width: int) -> Algorithm:
+    """Return the default settings; where more than two numbers vary there are twice as many draws, and so on."""
+    doubled = max(0, math.ceil(math.log2(width / MLP.noise_dim)))
+    return replace(DEFAULT_ALGORITHM, n_draws=min(DEFAULT_ALGORITHM.n_draws << doubled, _MOST_DRAWS))
 
 
 def _names(table: Any, count: int) -> list[str]:

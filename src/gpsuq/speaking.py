@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -169,6 +169,13 @@ def print_or_write(
         print_json(for_json(table.reset_index() if index else table).to_dict("records"))
     elif _speaks():
         typer.echo(csv_text(table, index=index), nl=False)
+
+
+def print_found(console: Console, found: str, findings: Iterable[Any]) -> None:
+    """Print what was found, and what to be careful about; both are text of the user's, never markup."""
+    console.print(found, style="bold", highlight=False, markup=False)
+    for finding in findings:
+        console.print(f"Note: {finding.message}.", style="yellow", highlight=False, markup=False)
 
 
 def print_json(content: Any) -> None:

@@ -47,7 +47,7 @@ def test_held_out_rows_are_judged(fitted, table):
     assert verdicts["truth"].value_counts().tolist() == [10, 10, 10]
     wrong = verdicts["prediction"] != verdicts["truth"]
     assert wrong.mean() == pytest.approx(said["error"])
-    assert "Gallery" in (folder / "model" / "report.html").read_text()
+    assert "Observations" in (folder / "model" / "report.html").read_text()
 
 
 def test_the_gallery_names_rows_as_the_verdicts_do(fitted):

@@ -62,7 +62,7 @@ def test_a_folder_is_fitted_predicted_and_judged(tmp_path, folder, table):
 
     judged = _report(tmp_path, "--data", folder, "--target", "y", "--out", tmp_path / "judged.html")
     assert "sample of the 600 rows" in judged
-    assert "200 rows" in judged
+    assert "<dt>rows</dt><dd>200</dd>" in judged
 
     table.loc[400, "site"] = "west"
     table[250:].to_parquet(folder / "b.parquet")

@@ -54,6 +54,16 @@ def test_folds_are_dealt_once_and_shared_by_chains():
         ChainWeights(ChainPlan(2, None, folds=(0, 5)), 3, None, seed=0)
 
 
+def test_rows_are_dealt_anew():
+    """The same rows are left out in each deal, two of a fold of the first are hardly in one of the second."""
+    chains = ChainWeights(ChainPlan(10, None, folds=range(10), deals=2), 104, None, seed=0)
+    first, second = chains.held_out[:5], chains.held_out[5:]
+    assert torch.equal(first.flatten().sort().values, second.flatten().sort().values)
+    common = [[len(np.intersect1d(a, b)) for b in second] for a in first]
+    assert np.sum(common) == 100
+    assert 0 < np.max(common) < 12
+
+
 def test_no_row_of_a_group_is_trained_on_where_one_is_held_out():
     groups = torch.arange(20_000) // 100
     chains = ChainWeights(ChainPlan(4, None, holdout=0.0, folds=[0, 1, 0, 1]), 20_000, None, seed=0, groups=groups)

@@ -18,6 +18,8 @@ from gpsuq.errors import CheckpointError
 
 real_loss = TrainingState.next_loss
 
+pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")  # of forty steps
+
 
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[None]]:
@@ -52,7 +54,6 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path, short, stop_after, rng):
     assert np.array_equal(again.draws(10)["loc"], whole["loc"])
 
 
-@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_a_fit_of_another_model_does_not_go_on(tmp_path, short, rng):
     y = rng.normal(size=50)
 
@@ -73,12 +74,12 @@ def test_a_fit_from_other_weights_does_not_go_on(tmp_path, short, stop_after, rn
     start = state.generator
     with pytest.raises(CheckpointError, match="first weights"):
         gps.train(y, start=start, checkpoint=tmp_path / "first")
-    whole = gps.train(y, start=start)[1].generator(torch.zeros(4, 1, 1, 2))
+    whole = gps.train(y, start=start)[1].generator(torch.zeros(8, 1, 1, 2))
     stop_after(25)
     with pytest.raises(KeyboardInterrupt):
         gps.train(y, start=start, checkpoint=tmp_path / "second", checkpoint_every=10)
     second = stop_after(-1)
-    resumed = gps.train(y, start=start, checkpoint=tmp_path / "second")[1].generator(torch.zeros(4, 1, 1, 2))
+    resumed = gps.train(y, start=start, checkpoint=tmp_path / "second")[1].generator(torch.zeros(8, 1, 1, 2))
     assert len(second) == short.n_steps - 20
     assert torch.equal(resumed["loc"], whole["loc"])
 
@@ -202,7 +203,6 @@ def test_an_experiment_goes_on(tmp_path, stop_after):
     assert not (out / ".unfinished").exists()
 
 
-@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_a_forced_experiment_goes_on_without_force(tmp_path, monkeypatch):
     (tmp_path / "metrics.json").write_text("{}")
     command = ["paper", "outliers", "--steps", "4", "--out", str(tmp_path)]
@@ -224,7 +224,6 @@ def test_a_forced_experiment_goes_on_without_force(tmp_path, monkeypatch):
     assert (tmp_path / "replicates.jsonl").read_text() == done
 
 
-@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
 def test_the_demo_goes_on(tmp_path, stop_after, small_demo):
     command = ["demo", "--out", str(tmp_path / "demo")]
     stop_after(0)

@@ -21,12 +21,12 @@ LOCATION = ObservationModel(Normal, loc=Location(), scale=Scale())
 def test_a_healthy_fit_warns_of_nothing(rng):
     y = np.where(rng.random(600) < 0.5, -2.0, 2.0) + 0.7 * rng.normal(size=600)
     model = ObservationModel(lambda loc: Normal(loc, 0.7), loc=Location())
-    assert codes(GPS(model, algorithm=Algorithm(n_steps=600)), y) == set()
+    assert codes(GPS(model, algorithm=Algorithm(n_steps=400), n_chains=2), y) == set()
 
 
 def test_collapsed_spread_is_said(rng):
     X = rng.normal(size=(300, 1))
-    gps = GPS(linear_regression(), algorithm=Algorithm(n_steps=400), spread_weight=50.0)
+    gps = GPS(linear_regression(), algorithm=Algorithm(n_steps=400), n_chains=2, spread_weight=50.0)
     with pytest.warns(GPSWarning, match="hardly differ"):
         findings = gps.fit(X, X[:, 0] + rng.normal(size=300)).findings
     assert "spread-collapsed" in {finding.code for finding in findings}
@@ -35,7 +35,7 @@ def test_collapsed_spread_is_said(rng):
 def test_noise_that_went_into_spread_is_said(rng):
     """A model that leaves next to nothing to noise explains all of y by spread."""
     model = ObservationModel(lambda loc: Normal(loc, 0.02), loc=Location())
-    assert "noise-collapsed" in codes(GPS(model, algorithm=Algorithm(n_steps=300)), rng.normal(size=400))
+    assert "noise-collapsed" in codes(GPS(model, algorithm=Algorithm(n_steps=300), n_chains=2), rng.normal(size=400))
 
 
 def test_a_score_that_is_still_falling_is_said(rng):

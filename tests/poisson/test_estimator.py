@@ -13,6 +13,7 @@ import gpsuq
 from gpsuq import GPSError, GPSPoissonProcess, GPSWarning
 from gpsuq.engine.generative import TrainingState
 from gpsuq.poisson.commands import facts
+from gpsuq.poisson.findings import of_distances
 from gpsuq.poisson.fit import best_clearly
 from gpsuq.poisson.tiles import Folds, PatternSource, in_tiles
 from gpsuq.spatial import CovariateGrid, Grid, PointPattern, Window, cells_for, simulate_poisson
@@ -115,6 +116,48 @@ def test_goodness_of_fit_does_not_reject_the_pattern_it_was_fitted_to(model):
     envelope = model.goodness_of_fit(19)
     assert envelope.p_value > 0.05
     assert len(envelope.distances) == len(envelope.lower)
+
+
+def test_a_point_that_is_there_twice_does_not_decide_the_fit(rng):
+    points = rng.random((100, 2))
+    model = GPSPoissonProcess(**QUICK, frequency=0.0)
+    once = model.fit(points, SQUARE).goodness_of_fit(19)
+    with pytest.warns(GPSWarning, match="same coordinates"):
+        twice = model.fit(np.concatenate([points, points[:1]]), SQUARE).goodness_of_fit(19)
+    assert np.allclose(twice.observed, once.observed, atol=0.01)
+    assert [finding.code for finding in model.findings_] == ["duplicates"]
+
+
+def test_a_regular_pattern_is_said_to_keep_apart(rng):
+    middles = np.linspace(0.05, 0.95, 10)
+    lattice = np.stack(np.meshgrid(middles, middles), -1).reshape(-1, 2) + 0.02 * rng.random((100, 2))
+    model = GPSPoissonProcess(**QUICK, frequency=0.0).fit(lattice, SQUARE)
+    found = of_distances(model.goodness_of_fit(19))
+    assert "keep apart" in found.message
+    assert "less variable" in found.message
+    single = 0.98 * rng.random((100, 2))
+    clumps = np.concatenate([single, single + 0.01])
+    found = of_distances(model.fit(clumps, SQUARE).goodness_of_fit(19))
+    assert "more variable" in found.message
+
+
+def test_a_crowd_in_one_place_is_seen_and_80_uniform_points_are_flat(rng):
+    """Two thirds of 300 points in one bump, of which one tile could say little."""
+    crowd = np.concatenate([rng.random((100, 2)), [0.6, 0.4] + 0.05 * rng.normal(size=(200, 2))])
+    model = GPSPoissonProcess(**QUICK).fit(crowd, SQUARE)
+    assert model.intensity([[0.6, 0.4]])[0] > 1000.0
+    assert model.resolution_ < 0.5
+    flat = GPSPoissonProcess(**QUICK).fit(rng.random((80, 2)), SQUARE)
+    assert flat.frequency_ == 0.0
+    assert flat.intensity([[0.2, 0.7]])[0] == pytest.approx(80.0)
+    assert flat.resolution_ == np.inf
+
+
+def test_a_new_field_is_less_certain_than_this_one(model):
+    quarter = (0.5, 1, 0.5, 1)
+    here, anew = (model.region_counts(quarter, new_field=new) for new in (False, True))
+    assert anew["count_upper"][0] > 1.5 * here["count_upper"][0]
+    assert anew["mean"][0] == pytest.approx(250 / 4, rel=0.25)
 
 
 def test_a_finer_grid_can_be_compared(points):
@@ -297,6 +340,15 @@ def test_findings_are_kept(tmp_path, rng):
     assert gpsuq.load(path).findings_ == model.findings_
     assert facts(model)["findings"] == [finding.message for finding in model.findings_]
     assert gpsuq.load(edited(path, lambda config, _: config.pop("findings"))).findings_ == []  # as 0.1 wrote it
+
+
+def test_rounded_coordinates_are_named(rng):
+    rounded = np.round(rng.random((150, 2)), 2)
+    with pytest.warns(GPSWarning, match="same coordinates"):
+        model = GPSPoissonProcess(**QUICK, frequency=0.0).fit(rounded, SQUARE)
+    assert "rounded-coordinates" in {finding.code for finding in model.findings_}
+    model.fit(np.unique(np.round(rng.random((150, 2)), 4), axis=0), SQUARE)
+    assert model.findings_ == []
 
 
 def test_two_points_and_duplicates_work():

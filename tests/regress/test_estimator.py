@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.distributions import Normal
 
-from gpsuq import MLP, GPSError, GPSRegressor, GPSWarning, Location, ObservationModel, Scale, load
+from gpsuq import MLP, GPSError, GPSRegressor, GPSWarning, Location, ObservationModel, ParquetRows, Scale, load
 from gpsuq.engine import loop
 from gpsuq.errors import MissingCodeError
 
@@ -173,12 +173,14 @@ def test_weight_zero_is_no_row_and_groups_are_kept_together():
     np.testing.assert_array_equal(model.predict(x), GPSRegressor(**QUICK).fit(x[40:], y[40:]).predict(x))
     groups = np.repeat(np.arange(30), 10)
     model = GPSRegressor(**QUICK).fit(x, y, groups=groups)
-    folds = groups[model.fit_.rows].reshape(2, -1)
-    assert len(set(folds[0]) & set(folds[1])) <= 1  # one that all of these chains leave out
-    forest = next(member.drawn for member in model.fit_.members if member.name == "forest")
-    for fold in (0, 1):
-        remembered = forest.select([fold]).remembered(model._rows(x))
-        unseen = model.fit_.to_units(y[np.isin(groups, folds[fold])][:, None]).astype(np.float32)
+    fit = model.fit_
+    folds = [set(groups[fit.rows[(fit.judges == chain).any(1)]]) for chain in range(4)]
+    assert len(folds[0] & folds[1]) <= 1  # one that all of these chains leave out
+    assert len(folds[0] & folds[2]) > 1  # dealt anew
+    forest = next(member.drawn for member in fit.members if member.name == "forest")
+    for chain, fold in enumerate(folds):
+        remembered = forest.select([chain]).remembered(model._rows(x))
+        unseen = fit.to_units(y[np.isin(groups, list(fold))][:, None]).astype(np.float32)
         assert not np.isin(remembered.astype(np.float32), unseen).any()
     with pytest.warns(GPSWarning, match="3 groups are too few"):
         GPSRegressor(**QUICK).fit(x, y, groups=np.repeat([0, 1, 2], 100))
@@ -265,6 +267,12 @@ def test_more_columns_than_rows_and_repeated_rows_work():
     assert np.isfinite(GPSRegressor(**QUICK).fit(x, x[:, 0]).predict(x)).all()
     twice = np.tile(x[:10], (8, 1))
     assert np.isfinite(GPSRegressor(**QUICK).fit(twice, twice[:, 0]).predict(twice)).all()
+
+
+def test_a_table_that_is_read_in_parts_is_refused(tmp_path):
+    pd.DataFrame({"x": [1.0, 2.0], "y": [1.0, 2.0]}).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(GPSError, match="GPSLinearRegression"):
+        GPSRegressor(**QUICK).fit(ParquetRows(tmp_path / "rows.parquet", target="y"))
 
 
 @pytest.mark.parametrize(

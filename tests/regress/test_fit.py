@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gpsuq import GPSRegressor
+from gpsuq.core import mixtures
 from gpsuq.core.parameters import DataScale, ParameterMap
 from gpsuq.regress import fit as module
 from gpsuq.regress.families import make_family
@@ -36,6 +37,18 @@ def test_two_rounds_are_kept_only_where_the_second_is_better(monkeypatch):
         assert twice.fit_.held_out[kind][: len(scores)] == scores  # the first round is the same
         assert min(twice.fit_.held_out[kind]) <= min(scores)
     assert twice.crps(x, y).mean() < once.crps(x, y).mean()
+
+
+@pytest.mark.parametrize(("between", "n_chains"), [(0.5, 10), (0.1, 4), (0.0, 10)])
+def test_scores_of_all_chains_are_foreseen_by_two(between, n_chains):
+    """Chains whose locations differ by a Normal of that variance, around a truth with noise of variance 1."""
+    rng = np.random.default_rng(0)
+    y, loc = rng.normal(size=20_000), np.sqrt(between) * rng.normal(size=(20_000, n_chains))
+    one, two, everyone = (mixtures.normal_scores(y, loc[:, :c], np.ones(c)) for c in (1, 2, n_chains))
+    other = mixtures.normal_scores(y, loc[:, 1:2], np.ones(1))
+    factor = module._ensemble_factor(two, np.stack([one, other], axis=1), n_chains)
+    assert factor == pytest.approx(everyone.std() / two.std(), abs=0.015)
+    assert (factor < 0.99) == (between > 0.0)
 
 
 def test_scales_start_narrow_and_locations_where_they_are():

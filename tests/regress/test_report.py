@@ -91,7 +91,7 @@ def test_rows_that_were_fitted_are_judged_by_chains_that_left_them_out(fitted, c
 def test_a_judge_has_not_seen_its_rows(fitted):
     model, X, y = fitted
     found = judges(model, len(X), fitted=True)
-    assert len(found) == 2
+    assert len(found) == 4  # a chain of each deal
     assert np.array_equal(np.sort(np.concatenate([judge.places for judge in found])), np.sort(model.fit_.rows))
     for judge in found:
         seen = np.setdiff1d(model.fit_.rows, judge.places)
@@ -138,8 +138,9 @@ def test_an_outlier_is_the_most_surprising_row(rng):
     assert worst["outlier"].iloc[0]
 
 
-def test_strips_are_densities(fitted):
+def test_strips_are_densities(fitted, monkeypatch):
     model, X, y = fitted
+    monkeypatch.setattr("gpsuq.regress.report._STRIP_VALUES", 5000)  # so short a training leaves spikes
     first, second = predictive_strips(model, X.head(2), y.head(2))
     assert first["observed"] == y.iloc[0]
     assert second["name"] == "row 2"
@@ -194,3 +195,12 @@ def test_a_conformal_layer_is_told(fitted):
     assert "that of 90% lies between the quantiles" in told
     by_site = model.calibrate(X, y, groups=X["noise"] > 0)
     assert any("in each of 2 groups" in text for text in texts(regression_page(by_site, X, y)))
+
+
+def test_a_regression_plots_itself_and_shows_itself_in_notebooks(fitted):
+    model, X, y = fitted
+    (ax,) = model.plot(X, y).axes
+    assert len(ax.lines[1].get_ydata()) + len(ax.lines[2].get_ydata()) == len(y)
+    assert "smooth" in model._repr_html_()
+    with pytest.raises(GPSError, match="single outcome"):
+        GPSRegressor(n_chains=4, n_steps=5).fit(X, np.c_[y, y]).plot(X, np.c_[y, y])

@@ -206,6 +206,12 @@ def test_a_uq_distribution_has_everything(two_groups):
     assert is_alone(render(page))
 
 
+def test_a_uq_distribution_plots_itself_and_shows_itself_in_notebooks(two_groups):
+    uq, _, _ = two_groups
+    assert [ax.get_xlabel() for ax in uq.plot().axes] == ["theta"]
+    assert "theta" in uq._repr_html_()
+
+
 def test_checks_of_a_uq_distribution_see_a_wrong_predictive(two_groups):
     uq, _, y = two_groups
     assert blocks_of(uq_page(uq, 3 * y), "Checks")[0].kind == "advice"

@@ -17,6 +17,7 @@ from gpsuq.speaking import (
     JsonOption,
     SeedOption,
     list_files,
+    print_found,
     print_json,
     print_left_out,
     speaking,
@@ -145,10 +146,8 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     from gpsuq.errors import listed
 
     classes, threshold = listed(estimator.classes_), threshold_in_words(estimator.certain_above_)
-    console.print(
+    found = (
         f"{type(estimator).__name__} of {classes}; certain where a class has a probability above {threshold} in "
-        f"{1 - estimator.uqc_level_:.0%} of the draws.",
-        markup=False,
+        f"{1 - estimator.uqc_level_:.0%} of the draws."
     )
-    for finding in estimator.findings_:
-        console.print(f"Note: {finding.message}.", highlight=False)
+    print_found(console, found, estimator.findings_)

@@ -180,7 +180,8 @@ def checked_classifier_page(model: NetworkClassifier, checks: Mapping[str, Any],
         Section("How to read this", [Text(text) for text in _READING]),
     ]
     usual = "A classifier that says when it is uncertain" if target is None else f"Classes of {target}"
-    block = None if checks["threshold"] is None else Threshold(**checks["threshold"])
+    moved = checks["threshold"]  # checks of early versions have none
+    block = Threshold(**moved) if moved and moved["above"] else None
     return Page(usual if title is None else title, lead, sections, facts, found, block)
 
 

@@ -22,7 +22,7 @@ from scipy.stats import binom, norm
 
 from gpsuq.errors import GPSError
 
-_MEAN_LOOKS = (16, 32, 64, 128)
+_MEAN_LOOKS = (16, 64, 256)
 _FIRST_LOOK = 6  # of so many parts of the draws that can settle "certain"
 
 
@@ -68,7 +68,7 @@ class MeanTest:
 
     @classmethod
     def planned(cls, n_draws: int, error_rate: float) -> MeanTest:
-        """Plan looks up to ``n_draws``, each at twice as many as the one before, for an error rate."""
+        """Plan looks up to ``n_draws``, each at four times as many as the one before, for an error rate."""
         _check_rate(error_rate)
         early = tuple(n for n in _MEAN_LOOKS if n < n_draws)
         return cls((*early, n_draws), float(norm.isf(error_rate / max(1, len(early)))))

@@ -42,6 +42,11 @@ class Distance(ABC):
     tensor([[0., 9.]])
     """
 
+    @property
+    def pairs_draws(self) -> bool:
+        """Whether draws are compared with each other, so that they must be independent."""
+        return True
+
     @abstractmethod
     def terms(self, predictive: Distribution, batch: Batch, n_outcomes: int | None = None) -> Terms:
         """Return both terms of the loss, each (chain, observation)."""

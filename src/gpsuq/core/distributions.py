@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Size, Tensor
-from torch.distributions import Distribution, TransformedDistribution, constraints
+from torch.distributions import Distribution, Poisson, TransformedDistribution, constraints
 
 from gpsuq.errors import GPSError
 
@@ -200,12 +200,12 @@ class Censored(_Between):
 
     def masses(self) -> tuple[Tensor, Tensor]:
         """Return the probabilities piled up at the lower and at the upper bound."""
-        below = _cumulative(self.base_dist, self.lower)
+        below = cumulative(self.base_dist, self.lower)
         top = torch.ceil(self.upper) - 1.0 if is_discrete(self.base_dist) else self.upper
-        return below, 1.0 - _cumulative(self.base_dist, top)
+        return below, 1.0 - cumulative(self.base_dist, top)
 
     def cdf(self, value: Tensor) -> Tensor:
-        inner = _cumulative(self.base_dist, value.clamp(self.lower, self.upper))
+        inner = cumulative(self.base_dist, value.clamp(self.lower, self.upper))
         return torch.where(value < self.lower, 0.0, torch.where(value >= self.upper, 1.0, inner))
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -271,11 +271,11 @@ class Truncated(_Between):
     def levels(self) -> tuple[Tensor, Tensor]:
         """Return the cdf of X just below the lower bound and at the upper one."""
         start = torch.ceil(self.lower) - 1.0 if is_discrete(self.base_dist) else self.lower
-        return _cumulative(self.base_dist, start), _cumulative(self.base_dist, self.upper)
+        return cumulative(self.base_dist, start), cumulative(self.base_dist, self.upper)
 
     def cdf(self, value: Tensor) -> Tensor:
         start, end = self.levels()
-        inner = _cumulative(self.base_dist, value.clamp(self.lower, self.upper))
+        inner = cumulative(self.base_dist, value.clamp(self.lower, self.upper))
         return torch.where(value < self.lower, 0.0, ((inner - start) / (end - start)).clamp(0.0, 1.0))
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -353,7 +353,7 @@ class ZeroInflated(Distribution):
         return torch.where(zero, never, other + self.base_dist.log_prob(torch.where(zero, 1.0, value)))
 
     def cdf(self, value: Tensor) -> Tensor:
-        inner = _cumulative(self.base_dist, value.clamp_min(0.0))
+        inner = cumulative(self.base_dist, value.clamp_min(0.0))
         return torch.where(value < 0, 0.0, self.share + (1.0 - self.share) * inner)
 
     @property
@@ -376,7 +376,7 @@ class Ordinal(Distribution):
     location
         Centre of the latent number; larger means higher levels.
     cuts
-        K cut points in the last dimension. They are sorted, so that a plain ``Real(K)`` declares them.
+        K cut points in the last dimension. ``Cuts(K)`` declares numbers that increase; others are sorted.
     latent
         Law of the latent number around its centre: ``"logistic"`` (proportional odds) or ``"normal"`` (ordered probit).
 
@@ -385,10 +385,10 @@ class Ordinal(Distribution):
     Answers from 0 to 3, with slopes that differ between persons:
 
     >>> import torch
-    >>> from gpsuq import ObservationModel, Ordinal, Real
+    >>> from gpsuq import Cuts, ObservationModel, Ordinal, Real
     >>> model = ObservationModel(
     ...     lambda x, slope, cuts: Ordinal((x * slope).sum(-1), cuts),
-    ...     slope=Real("features"), cuts=Real(3, random=False),
+    ...     slope=Real("features"), cuts=Cuts(3),
     ... )
     >>> Ordinal(torch.tensor(0.0), torch.tensor([-1.0, 0.0, 1.0])).probs
     tensor([0.2689, 0.2311, 0.2311, 0.2689])
@@ -485,14 +485,17 @@ def _counts(distribution: Distribution) -> Tensor:
     return torch.arange(size, dtype=tops.dtype, device=tops.device)
 
 
-def _cumulative(distribution: Distribution, value: Tensor) -> Tensor:
+def cumulative(distribution: Distribution, value: Tensor) -> Tensor:
     """Return P(X <= value), also at infinite values; counts without a cdf, as torch's are, are added up."""
     finite = value.isfinite()
     everything = (value > 0).to(value.dtype)  # at infinity
     if not bool(finite.any()):
         return everything
     inside = torch.where(finite, value, value[finite].max())  # another bound is one that the support knows
-    if is_discrete(distribution) and not defines(distribution, "cdf"):
+    if isinstance(distribution, Poisson):
+        at_most = torch.special.gammaincc(inside.clamp_min(0.0).floor() + 1.0, distribution.rate)
+        below = torch.where(inside < 0, 0.0, at_most)
+    elif is_discrete(distribution) and not defines(distribution, "cdf"):
         counts = torch.arange(max(int(inside.max()), 0) + 1, dtype=value.dtype, device=value.device)
         counts = counts.reshape(-1, *(1,) * value.dim())
         below = torch.where(counts <= inside, distribution.log_prob(counts).exp(), 0.0).sum(0)

@@ -7,6 +7,7 @@ draws serves the whole batch. Every weight carries a leading chain dimension; on
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import itertools
 import math
@@ -30,6 +31,29 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 # A shared value is one number, where a network's output moves with thousands of weights: it has to go faster.
 _SHARED_GAIN = 10.0
 _NARROW = 8  # outputs of a layer for which products of matrices are slow
+
+
+def even_normals(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Return noise (chain, observation, draw, q) whose draws are spread evenly, each of them standard Normal by itself.
+
+    The draws of a chain and observation are a Sobol sequence that is shifted at random: means over draws are then far
+    less noisy than those of independent ones, best of all if their number is a power of two.
+
+    >>> noise = even_normals((1, 1, 1024, 2), torch.empty(0))
+    >>> bool((noise.mean(2).abs() < 0.01).all())
+    True
+    """
+    *lead, n_draws, width = shape
+    shift = torch.rand(*lead, 1, width, dtype=like.dtype, device=like.device)
+    level = (shift + _sobol(n_draws, width).to(like)).frac()
+    edge = torch.finfo(like.dtype).eps
+    noise: Tensor = torch.special.ndtri(level.clamp(edge, 1.0 - edge))
+    return noise
+
+
+@functools.lru_cache
+def _sobol(count: int, width: int) -> Tensor:
+    return torch.quasirandom.SobolEngine(width).draw(count, dtype=torch.float64)
 
 
 class ChainBody(nn.Module, ABC):

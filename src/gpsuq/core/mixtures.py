@@ -143,9 +143,8 @@ def _approached(loc: Array, scale: Array, weights: Tensor, score: Tensor) -> tup
     widths, shares = torch.from_numpy(np.array(scale, dtype=np.float32)), weights.float()
     center = (locs @ weights)[:, None]
     around = locs.sub_(center).float()
-    spread = (
-        (torch.addcmul(around.square(), widths, widths) @ shares).sqrt_()[:, None].clamp_(min=np.finfo(np.float32).tiny)
-    )
+    variance = torch.addcmul(around.square(), widths, widths) @ shares
+    spread = variance.clamp_(min=torch.finfo(torch.float32).tiny).sqrt_()[:, None]
     steepness = spread / torch.maximum(widths, _NARROWEST * spread)
     offset = (around / spread).mul_(steepness).neg_()[:, None]  # component m has its normal score at offset + steep t
     steep, wanted = steepness[:, None], score.float()

@@ -29,7 +29,7 @@ from torch.distributions import Categorical, Distribution, Independent, Normal, 
 
 from gpsuq.core.expectations import BATCH_DIMS
 from gpsuq.core.parameters import Location, Parameter, Rate, Real, Scale, Slope
-from gpsuq.core.shapes import Given, Shape, over_measures
+from gpsuq.core.shapes import Given, Shape, not_offered, over_measures
 from gpsuq.errors import GPSError
 
 
@@ -79,6 +79,8 @@ class ObservationModel:
         ``validate`` lets torch check the distribution's arguments. Training does that once: it costs time, and one
         chain that diverges must not stop the others.
         """
+        missing = None if x is None or x.dim() < BATCH_DIMS + 2 else not_offered(x)
+        x = x if x is None or missing is None else x.masked_fill(missing[..., None], 0.0)
         given = self.given(parameters, x, one_y)
         try:
             with _validation(validate):
@@ -93,6 +95,8 @@ class ObservationModel:
                 f"its function returned {type(distribution).__name__}: wrap what it computes, as in "
                 "Normal(value, scale), Bernoulli(logits=value) or Poisson(value.exp())"
             )
+        if missing is not None:
+            distribution = _without(distribution, missing)
         part: Any = distribution
         while isinstance(part, Distribution):  # checks are for construction; log_prob would repeat them at every step
             part._validate_args = False
@@ -200,6 +204,16 @@ def expanded(distribution: Distribution, shape: torch.Size) -> Distribution:
             "have the shape that torch.broadcast_tensors gives them"
         ) from error
     return wide
+
+
+def _without(distribution: Distribution, missing: Tensor) -> Distribution:
+    """Return a distribution over alternatives in which those that were not offered have no probability."""
+    if not isinstance(distribution, Categorical) or distribution.param_shape[-1] != missing.shape[-1]:
+        raise GPSError(
+            "X has alternatives that were not offered (rows of NaN), so the model must return a Categorical with one "
+            f"logit for each of {missing.shape[-1]} alternatives; it returned {type(distribution).__name__}"
+        )
+    return Categorical(logits=distribution.logits.masked_fill(missing, -torch.inf), validate_args=False)
 
 
 def _with_batch_shape(distribution: Distribution, given: Given) -> Distribution:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 _SMALLEST, _LARGEST = 1e-4, 1e7  # numbers beyond are written with an exponent
-_ALIKE = 1e3  # ratio of the largest to the smallest number of a column that has one count of decimals
+_ALIKE = 1e2  # ratio of the largest to the smallest number of a column that has one count of decimals
 
 
 def shown_number(value: float) -> str:
@@ -33,7 +33,7 @@ def shown_numbers(column: pd.Series) -> list[str]:
     sizes = sorted(map(abs, numbers))
     alike = sizes and sizes[-1] < _LARGEST and sizes[0] > max(_SMALLEST, sizes[-1] / _ALIKE)
     whole = all(cell == int(cell) for cell in numbers)
-    decimals = 0 if whole else _decimals(sizes[len(sizes) // 2]) if alike else None
+    decimals = 0 if whole else _decimals(sizes[-1]) if alike else None
     return [_cell(cell, decimals) for cell in column]
 
 

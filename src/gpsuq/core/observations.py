@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gpsuq.core.expectations import BATCH_DIMS
 from gpsuq.core.parameters import DataScale
-from gpsuq.core.shapes import Shape, measure_dims
+from gpsuq.core.shapes import Shape, measure_dims, not_offered
 from gpsuq.errors import GPSError, warn
 
 _NAMED_ROWS = 5
@@ -115,6 +115,7 @@ class Observations:
         seen = None if self.mask is None else _observed_rows(self.x, self.mask)
         # Rows that only pad a group say nothing about scale.
         x = self.x.flatten(0, -2) if seen is None else self.x[seen]
+        x = x[~x.isnan().any(-1)] if not_offered(self.x) is not None else x
         return DataScale(y_center, y_scale, *_center_and_scale(x), self.x[0].numel())
 
     def seen_scale(self) -> DataScale:
@@ -182,7 +183,8 @@ def observations(
             raise GPSError(f"X has {len(x_tensor)} rows but y has {len(y_tensor)}{hint}")
         seen = None if mask_tensor is None else _observed_rows(x_tensor, mask_tensor)
         measures = None if seen is None else seen.unsqueeze(-1).expand_as(x_tensor)
-        _check_finite("X", x_tensor, measures)
+        missing = not_offered(x_tensor) if x_tensor.dim() > y_tensor.dim() + 1 else None
+        _check_finite("X", x_tensor if missing is None else x_tensor.masked_fill(missing[..., None], 0.0), measures)
         if measures is not None:
             x_tensor = torch.where(measures, x_tensor, 0.0)
     w = None if concomitants is None else checked_concomitants(concomitants, len(y_tensor), groups, dtype)
@@ -276,7 +278,15 @@ def _is_ragged(values: Any) -> bool:
         isinstance(item, np.ndarray | Tensor | list | tuple) for item in values
     ):
         return False
-    return len({np.shape(item) for item in values}) > 1
+    return len({_shape(item) for item in values}) > 1
+
+
+def _shape(item: Any) -> tuple[int, ...]:
+    """Return the shape of an array; of a list of arrays of different lengths, their number and theirs."""
+    try:
+        return np.shape(item)
+    except ValueError:  # numpy's word for a ragged list
+        return len(item), *(size for part in item for size in np.shape(part))
 
 
 def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, Tensor, Tensor]:
@@ -293,14 +303,14 @@ def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, Tensor, Tensor]:
         return None, padded_y, mask
     if len(x) != len(y):
         raise GPSError(f"X has {len(x)} groups but y has {len(y)}")
-    if all(np.ndim(item) == 1 for item in x) and len({len(item) for item in x}) == 1:
+    if all(len(_shape(item)) == 1 for item in x) and len({len(item) for item in x}) == 1:
         return x, padded_y, mask  # covariates of the subject, not of its single measures
     for group, (length, item) in enumerate(zip(lengths, x, strict=True)):
         if len(item) != length:
             raise GPSError(
                 f"group {group}: X has {len(item)} rows but y has {length}; a group has one of each for every measure"
             )
-        if np.ndim(item) == 1:
+        if len(_shape(item)) == 1:
             raise GPSError(
                 f"group {group}: X has shape {np.shape(item)}, but a group's X has rows and columns; use "
                 "reshape(-1, 1) for one column"
@@ -308,11 +318,22 @@ def _pad(x: Any, y: Sequence[Any]) -> tuple[Any, Tensor, Tensor]:
     return _padded("X", x), padded_y, mask
 
 
+def _rectangular(item: Any) -> Any:
+    """Return a list of arrays (alternative, column) of different lengths as one array, with rows of NaN."""
+    if not _is_ragged(item) or any(np.ndim(part) != 2 for part in item):
+        return item
+    parts = [torch.from_numpy(np.array(part, dtype=np.float64)) for part in item]
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=math.nan).numpy()
+
+
 def _padded(name: str, items: Sequence[Any]) -> Tensor:
     try:
-        arrays = [torch.from_numpy(np.array(item, dtype=np.float64)) for item in items]
+        arrays = [torch.from_numpy(np.array(_rectangular(item), dtype=np.float64)) for item in items]
     except (TypeError, ValueError) as error:
         raise GPSError(f"groups must hold numbers: {error}") from error
+    if name == "X" and all(array.dim() == 3 for array in arrays):
+        most = max(array.shape[1] for array in arrays)  # alternatives that were not offered are NaN
+        arrays = [torch.nn.functional.pad(a, (0, 0, 0, most - a.shape[1]), value=math.nan) for a in arrays]
     inner = arrays[0].shape[1:]
     for group, array in enumerate(arrays):
         if array.shape[1:] != inner:
@@ -382,6 +403,18 @@ def _check_finite(name: str, tensor: Tensor, mask: Tensor | None, first: int = 0
         rows = bad.reshape(len(bad), -1).any(1)
         named = _rows(first + rows.nonzero().flatten())
         raise GPSError(f"{name} has NaN or infinite values in {named}; drop or fill them")
+
+
+def check_choices(data: Observations) -> None:
+    """Raise where an alternative was chosen that was not offered."""
+    if data.x is None or data.x.dim() != data.y.dim() + 2 or (missing := not_offered(data.x)) is None:
+        return
+    choice = data.y.long().clamp(0, missing.shape[-1] - 1)
+    wrong = missing.gather(-1, choice.unsqueeze(-1)).squeeze(-1)
+    wrong = wrong if data.mask is None else wrong & data.mask
+    rows = wrong.reshape(len(wrong), -1).any(1).nonzero().flatten()
+    if len(rows):
+        raise GPSError(f"an alternative was chosen that was not offered in {_rows(rows)}: its row in X is missing")
 
 
 def evenly_spaced(n: int, count: int) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import constraints, transform_to
+from torch.distributions import Transform, constraints, transform_to
 
 from gpsuq.errors import GPSError
 
@@ -124,6 +124,41 @@ def Slope(size: Size = "features", *, random: bool = True) -> Parameter:  # noqa
     ('features', None)
     """
     return Parameter(size, unit="slope", random=random)
+
+
+class _Increasing(constraints.Constraint):
+    """Vectors whose entries increase."""
+
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value[..., 1:] > value[..., :-1]).all(-1)
+
+
+class _Increase(Transform):
+    """A number, and by how much each of the next ones is larger, on the scale of softplus; zeros are 1 apart."""
+
+    domain, codomain = constraints.real_vector, _Increasing()
+    bijective = True
+    _UNIT = math.log(math.e - 1.0)
+
+    def _call(self, x: Tensor) -> Tensor:
+        steps = torch.nn.functional.softplus(x[..., 1:] + self._UNIT)
+        middle = 0.5 * (x.shape[-1] - 1)
+        return torch.cat([x[..., :1], x[..., :1] + steps.cumsum(-1)], -1) - middle
+
+
+transform_to.register(_Increasing, lambda constraint: _Increase())
+
+
+def Cuts(size: int, *, random: bool = False) -> Parameter:  # noqa: N802
+    """Declare the cut points of ordered levels: numbers that increase, shared by all observations.
+
+    >>> from gpsuq import Cuts
+    >>> transform_to(Cuts(3).support)(torch.zeros(3))
+    tensor([-1.,  0.,  1.])
+    """
+    return Parameter(size, _Increasing(), random=random)
 
 
 @dataclass(frozen=True)

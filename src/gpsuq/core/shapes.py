@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -52,6 +53,19 @@ def over_measures(parameter: Parameter, value: Tensor, one_x: Shape, one_y: Shap
     of_columns = len(own) == 1 and (parameter.size == "features" or parameter.unit == "slope")
     ones = len(one_x) - 1 if of_columns else measure_dims(one_x, one_y)
     return value.reshape(*value.shape[:BATCH_DIMS], *(1,) * ones, *own) if ones else value
+
+
+def not_offered(x: Tensor) -> Tensor | None:
+    """Return which alternatives of x (..., alternative, column) were not offered, rows of NaN; None where all were.
+
+    >>> import torch
+    >>> not_offered(torch.tensor([[1.0, 2.0], [torch.nan, torch.nan]]))
+    tensor([False,  True])
+    """
+    if torch.isfinite(x.sum()):
+        return None
+    missing = x.isnan().all(-1)
+    return missing if bool(missing.any()) else None
 
 
 @dataclass(frozen=True)

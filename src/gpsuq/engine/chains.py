@@ -40,6 +40,9 @@ class ChainPlan:
     folds
         Fold that each chain leaves out, for cross-validation; chains with equal numbers leave out the same
         observations. It takes the place of ``holdout``.
+    deals
+        How many times the observations are dealt into folds, each time anew; the folds of a deal are numbered after
+        those of the one before.
     spread_weight
         Weight of the spread of the predictive mean over draws, one number or one for each chain; positive
         penalises spread, negative rewards it.
@@ -50,6 +53,7 @@ class ChainPlan:
     holdout: float = 0.1
     spread_weight: float | Sequence[float] = 0.0
     folds: Sequence[int] | None = None
+    deals: int = 1
 
     def __post_init__(self) -> None:
         if self.n_chains < 1:
@@ -133,14 +137,17 @@ class ChainWeights:
 
     def _folds(self, pool: Tensor, folds: Sequence[int]) -> Tensor:
         """Deal the rows into folds of equal size and give each chain the rows of its own, (chain, rows of a fold)."""
-        n_folds = max(folds) + 1
+        n_folds = (max(folds) + 1) // self.plan.deals
         size = len(pool) // n_folds
         if size == 0:
             raise GPSError(f"{len(pool)} observations cannot be split into {n_folds} folds")
-        dealt_by = pool if self.groups is None else self.groups[pool]
-        order = uniform_by_row(self.seed, "fold", 1, dealt_by)[0].argsort(stable=True)
-        dealt = pool[order[: size * n_folds]].reshape(n_folds, size).sort(dim=1).values
-        return dealt[torch.tensor(list(folds))]
+        dealt = []
+        for deal in range(self.plan.deals):
+            dealt_by = pool if self.groups is None else self.groups[pool]
+            order = uniform_by_row(self.seed, "fold" + "/again" * deal, 1, dealt_by)[0].argsort(stable=True)
+            pool = pool[order[: size * n_folds]]  # the next deal is of the same rows
+            dealt.append(pool.reshape(n_folds, size).sort(dim=1).values)
+        return torch.cat(dealt)[torch.tensor(list(folds))]
 
     def _mean(self) -> Tensor:
         """Mean training weight of each chain, so that its loss is a weighted mean; rows evenly spaced tell it."""

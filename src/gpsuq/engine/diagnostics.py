@@ -11,6 +11,7 @@ from torch.distributions import Categorical
 
 from gpsuq.core.expectations import DEFAULT_OUTCOMES, base_distribution, exact_score, is_placed
 from gpsuq.core.kernels import Gaussian, Kernel, Laplace, Mixture
+from gpsuq.core.likelihood import LogScore
 from gpsuq.core.supports import GRID_POINTS, has_density_alone
 from gpsuq.engine.generative import (
     TrainingState,
@@ -69,6 +70,8 @@ def _too_few_observations(state: TrainingState) -> Finding | None:
 
 def exactly_scored(state: TrainingState) -> bool:
     """Return whether the score of a step's batch is computed without sampling outcomes."""
+    if isinstance(state.loss.distance, LogScore):
+        return True
     kernel, algorithm = getattr(state.loss.distance, "kernel", None), state.problem.algorithm
     if algorithm.n_outcomes is not None or not isinstance(kernel, Kernel):
         return False

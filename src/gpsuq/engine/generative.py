@@ -22,13 +22,14 @@ from torch.distributions import Categorical, Distribution
 
 from gpsuq.core.distances import Distance
 from gpsuq.core.expectations import DRAW_DIM, Terms, base_distribution, encode, predictive_mean
-from gpsuq.core.generators import Generator
+from gpsuq.core.generators import Generator, even_normals
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import Batch, evenly_spaced
 from gpsuq.core.seeds import seeded
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
+from gpsuq.engine.plateau import Plateau
 from gpsuq.engine.ranks import gathered, n_ranks, rank, summed
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import BatchSource
@@ -42,6 +43,7 @@ _PATIENT_SKIPS = 20  # steps in a row without a finite gradient before a chain i
 _SCORES = ("best_scores", "last_scores", "stale", "skipped")
 _HISTORY = ("fit", "pair", "held_out")
 _NUMBERS = ("step", "phase", "phase_start", "noise_variance", "finished")
+_PLATEAU = ("waited", "left")
 
 
 class PredictiveLoss(nn.Module):
@@ -153,6 +155,7 @@ class TrainingState(Task):
     last_scores: Tensor | None = None
     stale: Tensor = field(default_factory=lambda: torch.empty(0))
     skipped: Tensor = field(default_factory=lambda: torch.empty(0))
+    plateau: Plateau | None = None  # where the score says how long to train
     history: History = field(default_factory=History)
     finished: bool = False
     keep_every: int = CHECKPOINT_EVERY
@@ -187,7 +190,15 @@ class TrainingState(Task):
         return self.problem.seed, "step", self.step, rank()
 
     def rate(self) -> float:
-        return self.problem.algorithm.rate(self.step - self.phase_start, self.problem.phase_steps(self.phase))
+        algorithm, step, steps = self.problem.algorithm, self.step - self.phase_start, self._phase_steps
+        return algorithm.rate(step, steps) if self.plateau is None else self._rate_of(self.plateau, step)
+
+    def _rate_of(self, plateau: Plateau, step: int) -> float:
+        return plateau.rate(self.problem.algorithm.learning_rate, step, self._phase_steps)
+
+    @property
+    def _phase_steps(self) -> int:
+        return self.problem.phase_steps(self.phase)
 
     def next_loss(self) -> Tensor:
         """Return the loss of the next step, summed over chains: they share no parameter."""
@@ -211,10 +222,14 @@ class TrainingState(Task):
     def end_step(self) -> None:
         """Evaluate where it is time; go on with the next phase, or finish, where this one is over."""
         problem, in_phase = self.problem, self.step - self.phase_start
-        phase_over = in_phase >= problem.phase_steps(self.phase)
+        phase_over = in_phase >= (self._phase_steps if self.plateau is None else self.plateau.end(self._phase_steps))
         if self.held_out is not None and (phase_over or in_phase % (problem.algorithm.evaluate_every or 1) == 0):
             _remember_best(self, evaluate(self, self.held_out).score)
             phase_over = phase_over or bool(self.stopped.all())
+            if self.plateau is not None and self.last_scores is not None:
+                self.plateau.see(self.last_scores)
+        if self.plateau is not None:
+            self.plateau.leave(in_phase, self._phase_steps)
         if phase_over:
             _end_phase(self)
         if self.finished:
@@ -247,6 +262,10 @@ class TrainingState(Task):
             if values := getattr(self.history, name):
                 tensors[f"history/{name}"] = torch.stack(values)
         meta = {name: getattr(self, name) for name in _NUMBERS}
+        if self.plateau is not None:
+            meta["plateau"] = {name: getattr(self.plateau, name) for name in _PLATEAU}
+            if self.plateau.reference is not None:
+                tensors["reference"] = self.plateau.reference
         return tensors, meta | {"evaluated_at": self.history.evaluated_at}
 
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -263,6 +282,8 @@ class TrainingState(Task):
         self.history.evaluated_at.extend(meta["evaluated_at"])
         for name in _NUMBERS:
             setattr(self, name, meta[name])
+        if self.plateau is not None:
+            self.plateau = Plateau(tensors.get("reference"), **meta["plateau"])
 
 
 def init(problem: Problem, generator: Generator, model: ObservationModel) -> TrainingState:
@@ -271,6 +292,8 @@ def init(problem: Problem, generator: Generator, model: ObservationModel) -> Tra
     _, predictive = try_model(generator, model, problem.source, problem.seed)
     sample = problem.source.sample
     encoded = replace(sample, y=encode(predictive, sample.y))  # categories as kernels see them
+    if sample.mask is not None and encoded.y is not sample.y:
+        encoded = replace(encoded, mask=sample.mask.unsqueeze(-1).expand_as(encoded.y))
     loss.distance = problem.distance.resolve(encoded)
     loss.distance.check_weights(problem.source.weighted)
     if encoded.y is sample.y:  # probabilities have no unit
@@ -281,7 +304,8 @@ def init(problem: Problem, generator: Generator, model: ObservationModel) -> Tra
     module, wrapped = problem.fabric.setup(loss, optimizer)
     n_chains = problem.plan.n_chains
     zeros = torch.zeros(n_chains, dtype=torch.int64)
-    return TrainingState(problem, loss, module, wrapped, stale=zeros, skipped=zeros.clone())
+    plateau = Plateau() if problem.algorithm.schedule == "plateau" else None
+    return TrainingState(problem, loss, module, wrapped, plateau=plateau, stale=zeros, skipped=zeros.clone())
 
 
 def _inputs(state: TrainingState) -> tuple[Tensor, Batch, Tensor]:
@@ -291,7 +315,15 @@ def _inputs(state: TrainingState) -> tuple[Tensor, Batch, Tensor]:
     batch, weight = state.problem.source.batch(state.step)
     rows = len(batch) if generator.conditional or not algorithm.shared_noise else 1
     shape = (state.problem.plan.n_chains, rows, algorithm.n_draws, generator.noise_dim)
-    return torch.randn(shape, device=device, dtype=dtype), batch.to(device, dtype), weight.to(device, dtype)
+    return _noise(state, shape), batch.to(device, dtype), weight.to(device, dtype)
+
+
+def _noise(state: TrainingState, shape: tuple[int, ...]) -> Tensor:
+    """Draw noise: independent where the distance compares draws with each other, spread evenly where it does not."""
+    like = state.generator.shared
+    if state.loss.distance.pairs_draws:
+        return torch.randn(shape, device=like.device, dtype=like.dtype)
+    return even_normals(shape, like)
 
 
 def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tensor) -> None:
@@ -374,7 +406,7 @@ def sampled_predictive(state: TrainingState, batch: Batch, purpose: str, *index:
     state.loss.eval()
     try:
         with torch.no_grad(), seeded(state.problem.seed, purpose, *index):
-            return state.loss.predictive(torch.randn(shape, device=device, dtype=dtype), batch), batch
+            return state.loss.predictive(_noise(state, shape), batch), batch
     finally:
         state.loss.train(before)
 
@@ -449,6 +481,7 @@ def enter_phase(state: TrainingState, phase: int, variance: float | None) -> Non
     state.phase, state.phase_start, state.noise_variance = phase, state.step, variance
     state.best, state.best_scores, state.last_scores = None, None, None
     state.stale = torch.zeros_like(state.stale)
+    state.plateau = None if state.plateau is None else Plateau()
 
 
 def noise_variance(state: TrainingState) -> float | None:

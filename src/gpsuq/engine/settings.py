@@ -13,14 +13,14 @@ from torch import nn
 from gpsuq.errors import GPSError
 
 OptimizerName = Literal["adam", "adagrad", "sgd"]
-ScheduleName = Literal["cosine", "inverse-sqrt", "constant", "one-cycle"]
+ScheduleName = Literal["cosine", "inverse-sqrt", "constant", "one-cycle", "plateau"]
 
 OPTIMIZERS: dict[OptimizerName, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adagrad": torch.optim.Adagrad,
     "sgd": torch.optim.SGD,
 }
-SCHEDULES: tuple[ScheduleName, ...] = ("cosine", "inverse-sqrt", "constant", "one-cycle")
+SCHEDULES: tuple[ScheduleName, ...] = ("cosine", "inverse-sqrt", "constant", "one-cycle", "plateau")
 _WARM_UP, _WARM_FROM = 0.15, 0.1
 _EPOCHS, _STEPS = 10, 1000
 
@@ -31,7 +31,7 @@ def rate(schedule: ScheduleName, largest: float, step: int, n_steps: int) -> flo
         return largest * 0.5 * (1.0 + math.cos(math.pi * step / n_steps))
     if schedule == "inverse-sqrt":
         return largest / math.sqrt(step + 1.0)
-    if schedule == "constant":
+    if schedule in ("constant", "plateau"):  # when a plateau is left is for the score to say: engine/plateau.py
         return largest
     warm = max(1, round(_WARM_UP * n_steps))
     if step < warm:
@@ -69,7 +69,9 @@ class Algorithm:
     n_outcomes
         Outcomes for each draw, the paper's J; None integrates them out where that is possible.
     optimizer, learning_rate, schedule
-        ``"cosine"`` falls to zero over the steps, ``"inverse-sqrt"`` is the paper's gamma_0 t^(-1/2).
+        ``"cosine"`` falls to zero over the steps, ``"inverse-sqrt"`` is the paper's gamma_0 t^(-1/2). ``"plateau"``
+        keeps the rate until held-out observations gain no more, then lets it fall to zero over as many steps again, so
+        that training takes as long as the score asks, and ``n_steps`` at most.
     shared_noise
         Whether all observations of a step see the same draws (where G does not see x); the paper draws anew for each.
     sum_over_draws

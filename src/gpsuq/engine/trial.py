@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, constraints
 
+from gpsuq.core.distances import MMD, Distance
 from gpsuq.core.expectations import DRAW_DIM, base_distribution
 from gpsuq.core.generators import Generator
+from gpsuq.core.likelihood import LogScore, has_density
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import Batch, Observations
 from gpsuq.core.seeds import seeded
@@ -104,6 +106,18 @@ def try_model(
     check_support(predictive, source.sample.rows())  # names rows of the data, so it comes first
     check_support(predictive, batch)
     return given, predictive
+
+
+def natural_distance(generator: Generator, model: ObservationModel, source: BatchSource, seed: int) -> Distance:
+    """Return the log score where the model has a density with gradients, and MMD where it has none."""
+    try_model(generator, model, source, seed)
+    like = generator.shared
+    batch = source.batch(0)[0].part(slice(0, _FEWEST_DRAWS)).to(like.device, like.dtype)
+    rows = len(batch) if generator.conditional else 1
+    with seeded(seed, "distance"):
+        noise = torch.randn(generator.n_chains, rows, 2, generator.noise_dim, dtype=like.dtype, device=like.device)
+        predictive = model(generator(noise, batch.seen), batch.x, one_y=batch.one_y)
+        return LogScore() if has_density(predictive, batch) else MMD()
 
 
 def _number_of_draws(generator: Generator, batch: Batch) -> int:

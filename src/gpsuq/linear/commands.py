@@ -19,6 +19,7 @@ from gpsuq.speaking import (
     SeedOption,
     StepsOption,
     list_files,
+    print_found,
     print_json,
     print_left_out,
     speaking,
@@ -142,20 +143,26 @@ def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
 
 def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     """Print the verdict on heterogeneity and the coefficients as a table."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
+    from gpsuq.core.numbers import shown_number
     from gpsuq.linear.report import largest_parameters
 
-    console.print(estimator.verdict(), highlight=False)
-    for finding in estimator.findings_:
-        console.print(f"Note: {finding.message}.", highlight=False)
-    table = Table("parameter", "mean", "heterogeneity sd", "estimation sd", "interval of the mean", header_style="bold")
+    print_found(console, estimator.verdict(), estimator.findings_)
+    table = Table("parameter", header_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in ("mean", "hetero-\ngeneity sd", "estima-\ntion sd", "interval of\nthe mean", "for one\nsd of x"):
+        table.add_column(column, justify="right", no_wrap=True)
     summary = estimator.summary(coverage)
+    scaled = (summary["mean"].iloc[:-2] * estimator.fit_.units.spread).map("{:+.3g}".format)
     shown = summary.iloc[largest_parameters(summary, 50)]
     for name, row in shown.iterrows():
-        numbers = (f"{row[column]:.4g}" for column in ("mean", "heterogeneity_sd", "estimation_sd"))
-        table.add_row(Text(str(name)), *numbers, f"{row['mean_lower']:.4g} to {row['mean_upper']:.4g}")
+        numbers = (shown_number(row[column]) for column in ("mean", "heterogeneity_sd", "estimation_sd"))
+        interval = f"{shown_number(row['mean_lower'])} to {shown_number(row['mean_upper'])}"
+        told = row["mean_lower"] > 0.0 or row["mean_upper"] < 0.0
+        table.add_row(Text(str(name)), *numbers, interval, scaled.get(name, ""), style="" if told else "dim")
     console.print(table)
+    console.print("Dim: the interval of the mean holds 0.", style="dim")
     if len(shown) < len(summary):
         console.print(f"These are the largest of {len(summary):,}; summary.csv and --json have all of them.")

@@ -47,7 +47,7 @@ def coefficients(
     chosen = largest(means * sizes, MOST_BOXES)
     order = chosen if spread is None else chosen[np.argsort(-np.abs(means * sizes)[chosen], kind="stable")]
     shown = [plain(names[place], _LONGEST_NAME) for place in order]
-    with subplots(figsize=(6.8, 1.5 + 0.34 * len(order))) as (figure, axis):
+    with subplots(figsize=(6.8, max(2.4, 1.5 + 0.34 * len(order)))) as (figure, axis):
         _gps_boxes(axis, draws[..., order] * sizes[order], vertical=False)
         if truth is not None:
             _truth(axis, np.asarray(truth)[order] * sizes[order], vertical=False)

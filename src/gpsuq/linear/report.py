@@ -175,7 +175,10 @@ def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any
         title += f" of {target}"
         facts = [("rows", f"{checks['n']:,}"), *facts, ("in 90% intervals", f"{checks['coverage']['0.9']:.1%}")]
         if (looked_at := checks["shown"].get("of", checks["n"])) < checks["n"]:
-            note = f" Single rows, checks and the table of columns are those of a sample of {looked_at:,} rows."
+            note = (
+                f" It was fitted to {checks['n']:,} rows; single rows, checks and the table of columns are those of a "
+                f"sample of {looked_at:,} rows."
+            )
         if subgroups > 1:
             facts.append(("subgroups", str(subgroups)))
         trust = blocks.trust(estimator.findings_, blocks.calibration_verdict(checks, "rows", advice=_MISFIT))
@@ -199,14 +202,15 @@ def checked_linear_page(estimator: GPSLinearRegression, checks: Mapping[str, Any
         spread_weight_in_use=estimator.spread_weight_,
     )
     sections.append(Section("What was fitted", [Table(settings, "Settings")], "settings and seed"))
-    return Page(title, f"{_lead(estimator, summary, target)}{note}", sections, facts, trust, first)
+    return Page(title, f"{_lead(estimator, summary, target, subgroups)}{note}", sections, facts, trust, first)
 
 
-def _lead(estimator: GPSLinearRegression, summary: pd.DataFrame, target: str) -> str:
+def _lead(estimator: GPSLinearRegression, summary: pd.DataFrame, target: str, subgroups: int) -> str:
     """Say what was found: whether coefficients differ, and what the target goes with most."""
     if estimator.law_ in LINES:
         shares = [f"{share:.0%}" for share in estimator.lines()["share"]]
-        return f"{estimator.verdict()} Their shares of the rows are {listed(shares)}."
+        alike = " Lines that are close count as one subgroup." if 1 < subgroups < len(shares) else ""
+        return f"{estimator.verdict()} Their shares of the rows are {listed(shares)}.{alike}"
     told = _told_from_zero(estimator, summary)
     if told.empty:
         return f"{estimator.verdict()} No mean coefficient is told from 0."
@@ -282,7 +286,7 @@ def _coefficient_picture(estimator: GPSLinearRegression, target: str) -> Picture
     names, spread = list(estimator.summary().index[:-2]), estimator.fit_.units.spread
     figure = coefficients(estimator.draws_["slope"], names, spread=spread, target=target)
     caption = (
-        "Dark: all chains and draws; light: within chains, how rows differ."
+        "Upper boxes: all chains and draws; lower ones: within chains, how rows differ."
         if estimator.heterogeneous_
         else "How well each coefficient is known: all chains and draws."
     )

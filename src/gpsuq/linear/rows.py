@@ -87,11 +87,7 @@ def _subgroups(fit: LinearFit, slopes: Array) -> NDArray[np.intp]:
     """Return the number of the mode that each draw belongs to; all are 0 where the law has one."""
     if fit.kind in ("equal", "normal"):
         return np.zeros(len(slopes), dtype=np.intp)
-    # As whitened covariates see them; columns of very different units are brought to one before inverting.
-    matrix = fit.units.matrix
-    unit = np.abs(matrix).max(1)
-    unit = np.where(unit > 0, unit, 1.0)
-    scaled = (slopes / unit) @ np.linalg.pinv(matrix / unit[:, None]).T
+    scaled = slopes @ fit.units.inverse.T  # as whitened covariates see them
     along = scaled @ principal_direction(scaled)
     return np.searchsorted(split_points(along), along)
 

@@ -47,9 +47,16 @@ class LinearUnits:
         return int(self.matrix.shape[1])
 
     @property
+    def inverse(self) -> Array:
+        """What takes whitened rows back to columns, (r, p)."""
+        unit = np.abs(self.matrix).max(1)
+        unit = np.where(unit > 0, unit, 1.0)  # columns of very different units are brought to one before inverting
+        return np.asarray(np.linalg.pinv(self.matrix / unit[:, None]) / unit)
+
+    @property
     def spread(self) -> Array:
         """Standard deviation of every column, as far as the directions that training sees hold it."""
-        return np.asarray(np.sqrt(np.square(np.linalg.pinv(self.matrix)).sum(0)))
+        return np.asarray(np.sqrt(np.square(self.inverse).sum(0)))
 
     def design(self, X: Array) -> Array:
         """Whiten X and add a column for the level, of ones, or of zeros where there is none: (n, r + 1)."""

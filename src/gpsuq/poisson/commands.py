@@ -82,7 +82,7 @@ def fit(
         print_json(facts(estimator) | {"p_value": fitness.p_value, "files": list(map(str, files))})
         return
     show(console, estimator)
-    console.print(f"L function of the points beside those of simulated patterns: p = {fitness.p_value:.3g}.")
+    console.print(f"L function of the points beside those of simulated patterns: {fitness.shown}.")
     list_files(console, files)
 
 
@@ -124,6 +124,7 @@ def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
         "points": sum(map(len, estimator.points_)),
         "expected": estimator.integral(),
         "frequency": estimator.frequency_,
+        "resolution": estimator.resolution_ if estimator.frequency_ > 0 else None,
         "spread": estimator.fit_.spread.value,
         "findings": [finding.message for finding in estimator.findings_],
     }
@@ -131,7 +132,11 @@ def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:
 
 def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     """Print the number of points, and the shape of the intensity."""
+    from gpsuq.spatial.units import shown_length
+
     points = sum(map(len, estimator.points_))
-    waves = f"made of waves whose frequencies have an sd of {estimator.frequency_:g} cycles per longest side"
-    shape = "constant" if estimator.frequency_ == 0 else waves
+    shape = "constant, but for covariates" if estimator.fit_.locations.covariates else "constant"
+    if estimator.frequency_ > 0:
+        width = shown_length(estimator.window_, estimator.resolution_).text(estimator.resolution_)
+        shape = f"changes over the window, shown down to features some {width} wide"
     console.print(f"{points} points, expected {estimator.integral():.1f}; intensity: {shape}.", markup=False)

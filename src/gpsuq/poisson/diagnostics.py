@@ -35,7 +35,16 @@ Intensity = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Expected:
-    """Points of some replicates, and how many a model expects in each cell of a grid, (n_y, n_x)."""
+    """Points of some replicates, and how many a model expects in each cell of a grid, (n_y, n_x).
+
+    >>> import numpy as np
+    >>> from gpsuq.poisson.diagnostics import Expected
+    >>> from gpsuq.spatial import Grid, Window
+    >>> grid = Grid(Window.rectangle(0.0, 1.0, 0.0, 1.0), 2, 1)
+    >>> expected = Expected.by(lambda s: 4.0 * s[:, 0], [np.array([[0.2, 0.5], [0.9, 0.1]])], grid)
+    >>> expected.counts, expected.observed
+    (array([[0.5, 1.5]]), array([[1., 1.]]))
+    """
 
     grid: Grid
     points: Sequence[Array]
@@ -61,6 +70,14 @@ class ResidualMap(Maps):
     ``raw`` is their number per unit of area, ``pearson`` the same with each point weighted by one over the root of the
     intensity, ``z`` the raw one in standard deviations that chance alone would give. All are smoothed by a Gaussian of
     standard deviation ``bandwidth``.
+
+    >>> import numpy as np
+    >>> from gpsuq.poisson.diagnostics import Expected, residual_map
+    >>> from gpsuq.spatial import Grid, Window
+    >>> grid = Grid(Window.rectangle(0.0, 1.0, 0.0, 1.0), 16, 16)
+    >>> found = residual_map(Expected.by(lambda s: np.full(len(s), 50.0), [np.full((1, 2), 0.5)], grid), bandwidth=0.1)
+    >>> list(found.maps), found.unit
+    (['raw', 'pearson', 'z'], 'raw: 1 / (unit)^2')
     """
 
     grid: Grid
@@ -122,6 +139,14 @@ class QuadratTest:
     """Counts in quadrats beside those expected: the chi squared statistic and its p-value, by simulation.
 
     The model was fitted to the same points: the p-value is then larger than it should be.
+
+    >>> import numpy as np
+    >>> from gpsuq.poisson.diagnostics import Expected, quadrat_test
+    >>> from gpsuq.spatial import Grid, Window
+    >>> grid = Grid(Window.rectangle(0.0, 1.0, 0.0, 1.0), 16, 16)
+    >>> points = np.random.default_rng(0).random((40, 2))
+    >>> list(quadrat_test(Expected.by(lambda s: np.full(len(s), 40.0), [points], grid)).table)
+    ['x', 'y', 'area', 'observed', 'expected', 'residual']
     """
 
     statistic: float

@@ -22,14 +22,15 @@ from gpsuq.spatial.windows import Array
 
 _MOST_MODES = 600
 _NEGLIGIBLE = 0.05  # share of the largest amplitude
-_LARGEST = 1.0  # relative standard deviation: beyond it a log-normal law has too long a tail
+_LEAST_ROOT = 0.01
+_MOST_VARIANCE = 3.0  # relative to the square of the mean
 _BIAS, _BIAS_SD = 1.5, 0.75  # where a kernel's bandwidth is optimal, half of the variance is added by squared bias
 _MOST_BIAS = 6.0
 
 
 @dataclass(frozen=True)
 class ErrorField:
-    """Errors of log intensity that go together over ``length``, with the variance of Poisson noise times ``factor``."""
+    """Relative errors that go together over ``length``, with the variance of Poisson noise times ``factor``."""
 
     length: float
     factor: float
@@ -53,9 +54,16 @@ class ErrorField:
         waves *= (amplitude * np.sqrt(2.0) ** (pairs > 0).sum(1) / math.sqrt(np.prod(sides)))[:, None]
         waves *= np.sqrt(self.factor / (share * np.maximum(intensity, np.finfo(float).tiny)))
         variance = np.square(waves).sum(0)
-        # Of a relative variance v, log(1 + v) is that of the logarithm.
-        waves *= np.sqrt(np.log1p(np.minimum(variance, _LARGEST**2)) / variance)
-        return waves
+        return np.asarray(waves * np.sqrt(np.minimum(variance, _MOST_VARIANCE) / variance))
+
+
+def off_by(errors: Array, variance: Array) -> Array:
+    """Return what an intensity is multiplied by for normal errors of a relative variance: its law is nearly a gamma's.
+
+    That is the law of a mean of counts, close to 0 where there are few; its cube root is nearly normal (Wilson and
+    Hilferty).
+    """
+    return np.asarray(np.maximum(1.0 - variance / 9.0 + errors / 3.0, _LEAST_ROOT) ** 3)
 
 
 def _sides(grid: Grid) -> Array:

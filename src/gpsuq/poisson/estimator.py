@@ -26,10 +26,13 @@ from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.progress import counting_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, warn
+from gpsuq.poisson.baselines import LogLinearIntensity
+from gpsuq.poisson.cox import fit_stationary
 from gpsuq.poisson.diagnostics import Diagnosed
 from gpsuq.poisson.findings import findings
 from gpsuq.poisson.fit import PoissonSettings, fit_poisson
 from gpsuq.poisson.intensity import IntensitySurface
+from gpsuq.poisson.kernels import estimate_at_own_points, kernel_grid
 from gpsuq.poisson.law import PoissonFit, SurfaceNoise
 from gpsuq.poisson.plots import intensity
 from gpsuq.poisson.regions import read_regions
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 DEFAULT_STEPS = 150
 _DRAWS = 640
 _NUMBERS = 1 << 24  # held at once
+_FULL_WIDTH = 2.355  # of a Gaussian at half its height, in standard deviations
 _LEAVES = 1e-6  # share of a region outside the window above which it is not a rounding error
 
 
@@ -58,10 +62,11 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
     r"""Poisson process with :math:`\log \lambda(s) = G(s, Z)`: a *law* of intensity surfaces instead of one surface.
 
     The generator is trained so that counts in cells, and in square blocks of cells at several scales with one Z per
-    block, match the predictive distribution under an exact kernel score. How sharp surfaces may be is chosen by
-    held-out points; a constant is taken unless they ask for more. Chains on random parts of the points show how well
-    the intensity is known, draws of Z how much it varies from one block (or replicate) to the next, as far as held-out
-    points ask for that.
+    block, match the predictive distribution under an exact kernel score. Networks of several smoothnesses and kernel
+    estimates of several bandwidths are then mixed, with the weights that give held-out points the highest density; a
+    constant is taken unless they are clearly better. Chains on random parts of the points, and how far they are off on
+    the rest, show how well the intensity is known; draws of Z how much it varies from one block (or replicate) to the
+    next, as far as held-out points ask for that.
 
     Parameters
     ----------
@@ -70,9 +75,9 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         (:func:`gpsuq.spatial.cells_for`).
     frequency
         Standard deviation of the waves that surfaces are made of, in cycles per longest side of the window; "auto"
-        chooses it by held-out scores.
+        tries several, and kernel estimates beside them. A number is taken alone.
     n_chains
-        Networks trained side by side, each on four fifths of the points; their mean is the fit.
+        Networks of each frequency, trained side by side, each on four fifths of the points.
     n_steps, n_draws, batch_size
         Length of training, draws of Z and tiles of 16 x 16 cells in each step (up to four times as many where there
         are replicates).
@@ -93,9 +98,13 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
     window_, grid_, points_, n_outside_
         The window, the grid of cells, the points of every replicate, and how many were dropped outside the window.
     frequency_, smoothness_path_
-        The frequency in use, and the scores it was chosen by (None where none were).
+        The frequency of the networks that count most, 0 where the mean is constant (or follows covariates alone); and
+        all candidates with their gain over a constant in held-out log density a point, and their weight in the mean
+        (None where a frequency was given).
     spread_, spread_path_
-        Whether the learned spread of Z is kept (1) or given up (0), and the scores of parts of it that decided.
+        What part of the learned spread of Z is kept, from none (0) to all (1), and the scores that decided.
+    resolution_
+        Width of the smallest features that the mean intensity shows, in units of length.
     marks_
         The types of the points of every replicate, or None.
     findings_
@@ -143,6 +152,13 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
     True
     >>> model.cross_validate(n_splits=2).columns.tolist()
     ['gps', 'kernel', 'constant']
+
+    Points of several types: where is each more likely?
+
+    >>> species = np.where(points[:, 0] < 0.5, "oak", "pine")
+    >>> mixed = GPSPoissonProcess(frequency=0.0, n_chains=2, n_steps=2).fit(points, (0, 1, 0, 1), marks=species)
+    >>> mixed.relative_risk().at([[0.1, 0.5]]).idxmax(axis=1).tolist()
+    ['oak']
 
     A fit on a finer grid says whether the grid matters:
 
@@ -297,7 +313,7 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
             maps[:, rows[part], columns[part]] = [draws.mean(0), draws.std(0), *quantiles]
         return IntensitySurface(grid, maps[0], maps[1], dict(zip(map(float, levels), maps[2:], strict=True)))
 
-    def region_counts(self, regions: Any, coverage: float = 0.95) -> pd.DataFrame:
+    def region_counts(self, regions: Any, coverage: float = 0.95, *, new_field: bool = False) -> pd.DataFrame:
         """Return expected and new counts in regions, one row each.
 
         ``mean`` is the expected count; ``mean_lower`` and ``mean_upper`` bound it, ``count_lower`` and ``count_upper``
@@ -308,21 +324,31 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         ----------
         regions
             One region or a list: anything that can be a window. Of GeoPandas, every row is a region.
+        coverage
+            Share of the truth that the intervals are to hold.
+        new_field
+            Whether the new pattern has another realisation of the intensity, too: hills elsewhere, as in another wood
+            of the same kind. That takes the process as stationary but for covariates, with a log-Gaussian field whose
+            variance and length are read off the distances between points (:class:`gpsuq.poisson.cox.StationaryField`).
         """
         check_is_fitted(self)
         tail = (1.0 - check_coverage(coverage)) / 2.0
         shapes, names = read_regions(regions, self.window_)
         nodes, noise = self.grid_.nodes[self.grid_.inside], self._even_noise()
         rates, n_leaving = np.zeros((_DRAWS, len(shapes))), 0
+        anew = self._new_fields() if new_field else None
         for number, region in enumerate(shapes):
             cells, area = self.grid_.overlap(region)
             if not len(cells):
                 raise GPSError(f"region {number} lies outside the window")
             n_leaving += bool(area.sum() < (1.0 - _LEAVES) * region.area)
+            if anew is not None:
+                rates[:, number] = anew[:, cells] @ area
+                continue
             for part, draws in self._draws(nodes[cells], noise):
                 rates[:, number] += draws @ area[part]
         width, height = (TILE * side for side in self.grid_.cell_size)
-        trained = [_fits(region, width, height) for region in shapes]
+        trained = [new_field or _fits(region, width, height) for region in shapes]
         notes = {
             f"{n_leaving} of the regions leave the window; counts are those of their part inside": n_leaving,
             f"{trained.count(False)} of the regions are larger than {width:.4g} x {height:.4g}, the largest blocks "
@@ -336,6 +362,23 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         columns = {"mean": rates.mean(0), "mean_lower": lower, "mean_upper": upper}
         columns |= {"count_lower": counts[:, 0], "count_upper": counts[:, 1]}
         return pd.DataFrame(columns | {"trained": trained}, index=names)
+
+    def _new_fields(self) -> Array:
+        """Draw intensities of new realisations of a stationary Cox process at the nodes of the grid: (draw, node)."""
+        grid, covariates = self.grid_, self.fit_.locations.covariates
+        every, inside = np.concatenate(self.points_), grid.inside
+        base = np.full(int(inside.sum()), len(every) / grid.window.area)
+        intensity = None
+        if covariates:
+            intensity = LogLinearIntensity(PointPattern(every, grid.window), covariates).intensity
+            base = intensity(grid.nodes[inside])
+        rng = np.random.default_rng(derive_seed(self.seed_, "new field"))
+        fields = fit_stationary(self.points_, grid.window, intensity).draws(grid, _DRAWS, rng)[:, inside]
+        # What was observed had a field, too: the level that its points show is off by the mean of that.
+        share = base * grid.exposure[inside] / (base @ grid.exposure[inside])
+        seen = np.mean([rng.permutation(fields @ share) for _ in self.points_], axis=0)
+        known = rng.gamma(len(every), size=_DRAWS) / seen
+        return np.asarray(fields * base * (known / known.mean() / len(self.points_))[:, None])
 
     def block_counts(self, side: int = TILE) -> tuple[Array, NDArray[np.int64]]:
         """Return draws of the expected count in blocks of ``side`` x ``side`` cells, and the points counted there.
@@ -361,6 +404,12 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
             raise GPSError("there are no types to compare: pass the type of each point, fit(points, window, marks=...)")
         pattern = PointPattern(np.concatenate(self.points_), self.window_)
         return risk_of_types(pattern, np.concatenate(self.marks_), coverage, random_state=self.seed_)
+
+    @property
+    def resolution_(self) -> float:
+        """Width of the smallest features that the mean intensity shows, in units of length: infinite for a constant."""
+        check_is_fitted(self)
+        return np.inf if self.frequency_ == 0.0 else _FULL_WIDTH * self.fit_.error.length
 
     # --- simulation and checks ---------------------------------------------------------------------------------------
 
@@ -389,14 +438,23 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         """Compare the L function of the pattern (its mean over replicates) with those of simulated ones.
 
         Simulated surfaces vary with Z, as the process does; how well the mean is known is left out, because the
-        pattern was fitted as it is.
+        pattern was fitted as it is. That the intensity was estimated from the pattern counts on both sides: each
+        pattern's own, smoothed over the length that the fit smoothed over, weighs its distances.
         """
         check_is_fitted(self)
         size = len(self.points_)
         noise = self._noise(n_simulations * size, random_state)
         patterns = self._patterns(noise.without_errors, random_state)
         simulated = [patterns[start : start + size] for start in range(0, len(patterns), size)]
-        return l_envelope(self.points_, simulated, self.window_, intensity=self.fit_.mean, progress=self.progress)
+        fine = kernel_grid(self.window_)
+        mean = np.zeros(fine.inside.shape)
+        mean[fine.inside] = self.fit_.mean(fine.nodes[fine.inside])
+        base = mean if self.fit_.locations.covariates else fine.inside.astype(np.float64)
+
+        def estimate(replicates: Sequence[Array]) -> Intensity:
+            return estimate_at_own_points(replicates, mean, base, self.fit_.error.length, fine)
+
+        return l_envelope(self.points_, simulated, self.window_, estimate=estimate, progress=self.progress)
 
     def compare_grid(self, n_cells: int | None = None) -> dict[str, float]:
         """Fit again on another grid, by default twice as fine each way, and return how much the answer changes.

@@ -51,10 +51,10 @@ _CELLS_PER_WAVE = 8  # a wave shorter than so many cells could only follow singl
 _FOLDS = 5
 _MOST_REPLICATES = 4  # by which a step has more tiles where there are replicates
 _LEARNING_RATE = 1e-2
-_EVALUATE_EVERY = 25
+_EVALUATE_EVERY = 50
 _EVALUATION_DRAWS, _EVALUATION_TILES = 4, 8
 _SPREAD_DRAWS = 32
-_WEIGHED = 20_000  # points that weights are chosen by
+_WEIGHED = 5_000  # points that weights are chosen by
 _COUNTS = 0.01  # smallest weight that is kept
 _ERROR_BLOCK = 2.0  # lengths of the errors, along the side of the blocks that show their bias
 

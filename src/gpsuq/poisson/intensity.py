@@ -23,8 +23,10 @@ class IntensitySurface(Maps):
 
     For other tools: xarray with units and CRS, GeoPandas with the cells, and files for a GIS.
 
-    >>> sorted(surface.to_xarray().data_vars), len(surface.to_geopandas())
-    (['mean', 'q0.1', 'q0.9', 'sd'], 1024)
+    >>> list(surface.maps), surface.unit, len(surface.to_geopandas())
+    (['mean', 'sd', 'q0.1', 'q0.9'], '1 / (unit)^2', 1024)
+    >>> dict(surface.to_xarray().sizes)
+    {'y': 32, 'x': 32}
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [surface.write(f"{folder}/intensity{suffix}").name for suffix in (".tif", ".geojson")]

@@ -7,10 +7,11 @@ alike. Both are products in the cosine transform, so that the time does not grow
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import dctn, idctn
+from scipy.fft import dct, dctn, idct, idctn
 from scipy.ndimage import map_coordinates
 
 from gpsuq.spatial.grids import Grid
@@ -88,6 +89,29 @@ def between_cells(image: Array, grid: Grid, points: Array) -> Array:
     width, height = grid.cell_size
     place = [(points[:, 1] - y_min) / height - 0.5, (points[:, 0] - x_min) / width - 0.5]
     return np.asarray(map_coordinates(image, place, order=1, mode="nearest"))
+
+
+def estimate_at_own_points(
+    patterns: Sequence[Array], mean: Array, base: Array, bandwidth: float, grid: Grid
+) -> Callable[[Array], Array]:
+    """Return the fixed kernel estimate from replicates of a pattern, to be asked for at their own points.
+
+    A point adds its own kernel to the estimate there; with the expected sum of the others, from a known ``mean``
+    (n_y, n_x), that is taken out on average. What varies as ``base`` does is not smoothed.
+    """
+    counts = np.sum([grid.counts(pattern) for pattern in patterns], axis=0).astype(np.float64)
+    width, height = grid.cell_size
+    own = np.outer(_own_share(grid.n_y, height, bandwidth), _own_share(grid.n_x, width, bandwidth))
+    others = len(patterns) * smoothed(mean * grid.exposure, bandwidth, grid)
+    expected = np.maximum(len(patterns) * smoothed(base * grid.exposure, bandwidth, grid), np.finfo(float).tiny)
+    image = base * np.maximum(smoothed(counts, bandwidth, grid), own) / expected * others / (others + own)
+    return lambda points: np.asarray(image.ravel()[grid.cell_of(points)])
+
+
+def _own_share(n: int, step: float, bandwidth: float) -> Array:
+    """Return what smoothing along an axis leaves of a count in its own cell: (n,)."""
+    damped = np.exp(-0.5 * (bandwidth * np.pi * np.arange(n) / (step * n)) ** 2)
+    return np.diag(idct(damped[:, None] * dct(np.eye(n), axis=0), axis=0))
 
 
 def kernel_candidates(counts: Array, left_out: NDArray[np.int64], grid: Grid) -> tuple[list[tuple[str, float]], Array]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from gpsuq.errors import DivergenceError
-from gpsuq.poisson.errors import ErrorField
+from gpsuq.poisson.errors import ErrorField, off_by
 from gpsuq.poisson.kernels import between_cells
 from gpsuq.poisson.surfaces import SurfaceBody
 from gpsuq.poisson.tiles import Locations
@@ -52,7 +52,7 @@ class SurfaceNoise:
 
 @dataclass(frozen=True)
 class Surfaces:
-    """What is known of the intensity at some places: log mean (n,), errors (mode, n), loadings (chain, n, q)."""
+    """What is known of the intensity at places: log mean (n,), relative errors (mode, n), loadings (chain, n, q)."""
 
     log_mean: Array
     apart: Array
@@ -61,12 +61,12 @@ class Surfaces:
     def draws(self, noise: SurfaceNoise) -> Array:
         """Return the intensity of every draw, (draw, n); their mean is the mean intensity."""
         result = np.tile(self.log_mean, (len(noise.chain), 1))
-        if noise.wobble.shape[1]:
-            result += noise.wobble @ self.apart - 0.5 * np.square(self.apart).sum(0)
         for number in np.unique(noise.chain) if self.loading.any() else ():
             mine, loading = noise.chain == number, self.loading[number]
             result[mine] += noise.noise[mine] @ loading.T - 0.5 * np.square(loading).sum(-1)
         np.exp(result, out=result)
+        if noise.wobble.shape[1]:
+            result *= off_by(noise.wobble @ self.apart, np.square(self.apart).sum(0))
         if not np.isfinite(result).all():
             raise DivergenceError("the intensity is not finite: training diverged or the model was damaged; fit again")
         return result
@@ -79,7 +79,7 @@ class Surfaces:
     @property
     def estimation(self) -> Array:
         """Standard deviation of the errors of the estimate, relative to the mean, (n,)."""
-        return np.asarray(np.sqrt(np.expm1(np.square(self.apart).sum(0))))
+        return np.asarray(np.sqrt(np.square(self.apart).sum(0)))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def draw_envelope(ax: Axes, envelope: Envelope, window: Window | None = None) ->
     ax.plot(r, observed, color=COLORS["bayes"], label="observed")
     ax.axhline(0.0, color="#404040", linewidth=0.8)
     ax.set(xlabel=plain(shown.labelled("distance r")), ylabel=plain(shown.labelled("L(r) - r")))
-    ax.set_title(f"p = {envelope.p_value:.2f}", loc="right", fontsize=9)
+    ax.set_title(envelope.shown, loc="right", fontsize=9)
     ax.legend()
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gpsuq.core.mixtures import poisson_cumulative
 from gpsuq.poisson.estimator import GPSPoissonProcess
-from gpsuq.poisson.findings import findings
+from gpsuq.poisson.findings import findings, of_distances
 from gpsuq.poisson.plots import envelope, intensity_parts
 from gpsuq.reports.blocks import calibration, calibration_blocks, finding_blocks, randomised
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
@@ -19,14 +19,14 @@ from gpsuq.spatial.statistics import Envelope
 from gpsuq.spatial.units import shown_area, shown_density, shown_length
 from gpsuq.spatial.windows import Array
 
-_SURPRISING = 0.05
 _SIDES = (TILE, TILE // 2, TILE // 4)  # of the blocks whose counts are checked, in cells
 _FEWEST_BLOCKS = 16
 _BINS = 10
 _MISFIT = "Counts vary otherwise than the model says: look for a missing covariate, or points that attract each other."
-_BY_FREQUENCY = (
-    "Held-out score by the standard deviation of the waves' frequencies (cycles per longest side); the smoothest "
-    "within one standard error of the best is taken"
+_CANDIDATES = (
+    "Gain of each candidate over a constant in log density of held-out points, with its standard error over points, "
+    "and its weight in the mean: waves by the standard deviation of their frequencies (cycles per longest side), "
+    "kernels by their bandwidth"
 )
 
 NEEDS_ROWS = False
@@ -56,12 +56,13 @@ def poisson_page(estimator: GPSPoissonProcess, fitness: Envelope | None = None) 
     grid = estimator.grid_
     surfaces = estimator.fit_.surfaces(grid.nodes[grid.inside])
     found = findings(grid, estimator.points_, estimator.n_outside_, surfaces.estimation)  # old files hold none
+    found += [finding for finding in [of_distances(fitness)] if finding is not None]
     parts = {"uncertainty of estimation": surfaces.estimation}
     if estimator.spread_ > 0:
         parts = {"heterogeneity between blocks": surfaces.heterogeneity} | parts
     choices = [(estimator.spread_path_, "Held-out score by the size of the random spread")]
     if estimator.smoothness_path_ is not None:
-        choices = [(estimator.smoothness_path_, _BY_FREQUENCY), *choices]
+        choices = [(estimator.smoothness_path_, _CANDIDATES), *choices]
     settings = settings_table(estimator.get_params(deep=False), seed=estimator.seed_)
     sections = [
         Section("Intensity", _intensity_blocks(estimator, parts)),
@@ -92,11 +93,9 @@ def _lead(estimator: GPSPoissonProcess) -> str:
         return "The intensity was taken to be constant, as was asked for."
     if estimator.frequency_ == 0:
         return "The intensity changes with the covariates, and with nothing else."
-    return (
-        "The intensity changes over the window. It is made of waves whose frequencies have a standard deviation of "
-        f"{estimator.frequency_:g} cycles per longest side of the window, "
-        f"{'which held-out points chose' if chosen else 'as was asked for'}."
-    )
+    width = shown_length(estimator.window_, estimator.resolution_).text(estimator.resolution_)
+    why = ", as held-out points chose" if chosen else ""
+    return f"The intensity changes over the window. Features narrower than about {width} are smoothed away{why}."
 
 
 def _intensity_blocks(estimator: GPSPoissonProcess, parts: Mapping[str, Array]) -> list[Block]:
@@ -145,15 +144,10 @@ def _count_blocks(estimator: GPSPoissonProcess) -> list[Block]:
 
 
 def _distance_blocks(estimator: GPSPoissonProcess, result: Envelope) -> list[Block]:
+    found = of_distances(result)
+    alike = f"Distances between points are as in simulated patterns ({result.shown})."
     verdict = (
-        Text(f"Distances between points are as in simulated patterns (p = {result.p_value:.3g}).", "good")
-        if result.p_value > _SURPRISING
-        else Text(
-            f"Distances between points are not as in simulated patterns (p = {result.p_value:.3g}): points attract or "
-            "repel each other beyond what an intensity can describe. Counts in regions are then more variable than "
-            "stated.",
-            "advice",
-        )
+        Text(alike, "good") if found is None else Text(f"{found.message[0].upper()}{found.message[1:]}.", "advice")
     )
     what = "L function of the points with the envelope of simulated patterns"
     figure = envelope(result, estimator.window_)

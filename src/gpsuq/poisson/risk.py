@@ -51,8 +51,13 @@ class RelativeRisk(Maps):
 
     >>> risk.verdict("oak").shape, bool(risk.verdict("oak")[:, -1].all())
     ((64, 64), True)
-    >>> mean, lower, upper = risk.ratio("oak", "pine")
+    >>> median, lower, upper = risk.ratio("oak", "pine")
     >>> figure = risk.plot()
+
+    Maps leave as those of an intensity do (``to_xarray()``, ``to_geopandas()``, ``write("risk.tif")``):
+
+    >>> list(risk.maps), risk.unit
+    (['oak', 'oak lower', 'oak upper', 'pine', 'pine lower', 'pine upper'], '1')
     """
 
     grid: Grid
@@ -122,6 +127,15 @@ def relative_risk(
         The type of each point, or of GeoPandas the name of its column.
     coverage
         Of the intervals at each place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpsuq.poisson.risk import relative_risk
+    >>> points = np.random.default_rng(0).random((100, 2))
+    >>> risk = relative_risk(points, points[:, 0] < 0.5, window=(0, 1, 0, 1), n_cells=256)
+    >>> risk.types, risk.verdict("True")[8, [0, -1]]
+    (('False', 'True'), array([ 1, -1]))
     """
     pattern = point_pattern(points, window)
     (types,) = marks_inside([points], marks, pattern.window)

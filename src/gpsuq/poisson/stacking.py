@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpsuq.spatial.windows import Array
 
-_ITERATIONS = 300
+_ITERATIONS = 150
 _CLEARLY = 2.0  # standard errors, over points
 
 

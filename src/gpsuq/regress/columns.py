@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpsuq.errors import GPSError, listed
 from gpsuq.tables.cells import as_dates
 from gpsuq.tables.frames import as_pandas, days, is_dates
+from gpsuq.tables.streaming import ParquetRows
 
 Array = NDArray[np.floating]
 
@@ -102,6 +103,11 @@ class Columns:
 
 def as_frame(X: Any) -> pd.DataFrame:
     """Return a table of pandas', polars' or NumPy's as a DataFrame of pandas'."""
+    if isinstance(X, ParquetRows):
+        raise GPSError(
+            "GPSRegressor holds all rows in memory: read some, as in pandas.read_parquet(path).sample(1_000_000), "
+            "or let GPSLinearRegression read all"
+        )
     if hasattr(X, "toarray"):
         raise GPSError("sparse tables are not supported: pass X.toarray(), or a table of fewer columns")
     frame = as_pandas(X)

@@ -18,6 +18,7 @@ from gpsuq.speaking import (
     SeedOption,
     StepsOption,
     list_files,
+    print_found,
     print_json,
     print_left_out,
     speaking,
@@ -157,8 +158,9 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
 
     from gpsuq.regress.report import conformal_in_words
 
-    for finding in estimator.findings_:
-        console.print(f"Note: {finding.message}.", highlight=False, markup=False)
+    mixed = ", ".join(f"{name} {weight:.0%}" for name, weight in estimator.members_.items())
+    found = f"Outcomes are {estimator.fit_.family.name}. Generators: {mixed}."
+    print_found(console, found, estimator.findings_)
     columns = _columns(estimator)
     table = Table("column", "holds", header_style="bold")
     for name in list(columns)[:_MOST_SHOWN]:
@@ -166,7 +168,5 @@ def show(console: Console, estimator: Any, coverage: float = 0.95) -> None:
     console.print(table)
     if len(columns) > _MOST_SHOWN:
         console.print(f"These are {_MOST_SHOWN} of {len(columns):,} columns; --json has all of them.")
-    mixed = ", ".join(f"{name} {weight:.0%}" for name, weight in estimator.members_.items())
-    console.print(f"Outcomes are {estimator.fit_.family.name}. Generators: {mixed}.", highlight=False)
     if (said := conformal_in_words(estimator, coverage)) is not None:
         console.print(said, highlight=False)

@@ -343,6 +343,9 @@ def make_family(family: str | ObservationModel, n_outputs: int | None) -> Family
 FAMILIES = ("normal", "student-t", "laplace", "lognormal", "poisson", "negative-binomial", "beta")
 """Names that ``family=`` takes."""
 
+NORMAL_NAMES = ("normal", "lognormal")
+"""Those whose outcomes, or their logarithms, are Normal: much is known of them in closed form."""
+
 
 def chosen_components(weight: Array, n: int, seed: int) -> NDArray[np.int64]:
     """Draw n components (n,) by their weights."""

@@ -1,15 +1,15 @@
 r"""Fitting a nonlinear regression: generators of several kinds, each in chains that leave out rows.
 
-Chain c leaves out fold c mod K of up to 4,096 rows, two chains the same one. What a chain says of rows that it left out
+Up to 4,096 rows are dealt into folds twice, and every chain leaves out a fold of one of the deals. What a chain says of
+rows that it left out
 
 - stops training, by the mean over all chains;
 - weighs the kinds of generators (:mod:`gpsuq.regress.stacking`);
-- calibrates the predictive (:mod:`gpsuq.core.calibration`), after a correction: two chains have not seen a row, but all
-  C chains answer for a new one, and they left out K different folds. With s the variance between chains that left out
-  the same fold, and d that between folds, the mean of all has an error whose variance is smaller by
-  s (1/2 - 1/C) + d (1 - 1/K), and their mixture is wider by as much. Rows left out show s. Where a fold is a fifth of
-  all rows, d was 0.3 to 2.6 times s at new rows of four tables: 0.3 is assumed, so that intervals are rather too wide,
-  and less where folds are a smaller share.
+- calibrates the predictive (:mod:`gpsuq.core.calibration`), after a correction: two chains have not seen a row, one of
+  each deal, but all C chains answer for a new one. They err less, and their mixture is wider: the normal scores of
+  outcomes are smaller. How much is measured: each of the two alone, and both together, give scores of sizes (root mean
+  squares) z_1 and z_2; on a straight line in one over the number of chains all have z_2 - (z_1 - z_2) (1 - 2 / C). The
+  two saw different rows, as any two chains did.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from gpsuq.engine.progress import stage, training_bar
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource
 from gpsuq.errors import GPSError
-from gpsuq.regress.families import Array, Family, Parameters
+from gpsuq.regress.families import NORMAL_NAMES, Array, Family, Outcome, Parameters
 from gpsuq.regress.forest import Forest, grow
 from gpsuq.regress.network import ChainTabular
 from gpsuq.regress.stacking import mixture_crps, stacking_weights
 
-PER_FOLD = 2  # chains that leave out the same rows
+JUDGES = 2  # chains that have not seen a row: one for each time that rows are dealt into folds
 DRAWS = 16  # of each chain, that predictions are made of
 _EVALUATIONS = 30  # of held-out rows in a round of training
 _LONGER = 3  # times as long is a second round, where one is worth it
@@ -58,9 +58,8 @@ _FEWEST_FOR_CALIBRATION = 30
 _FEWEST_FOR_SCALE = 200  # rows that tell whether the calibration changes with x
 _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7)  # of the spread of a chain's trees, that may be the scale of a draw
 _SCALE_ROWS = 1000  # that choose among them
-_LARGEST_SQUARE = 9.0  # of a standardised error: one row must not decide
-_LEAST_LEFT = 0.5  # of the variance of an error: averaging more chains is not trusted to gain more
-_BETWEEN_FOLDS = 0.3 / 0.2  # d over s, for the share of rows that a fold has
+_LARGEST_SCORE = 3.0  # one row must not decide
+_LEAST_LEFT = 0.7  # of normal scores: averaging more chains is not trusted to gain more
 _BACKGROUND = 2.0  # standard deviations of y: how far the rest of the mass spreads that rows cannot rule out
 _COMPONENT_CELLS = 1 << 18  # row x component, at once: what is computed of them stays in the cache
 
@@ -89,10 +88,11 @@ class RegressionSettings:
 
     def plan(self, n: int) -> ChainPlan:
         """Return the chains of one kind: folds where there are enough of n rows or groups for them."""
-        n_folds = self.n_chains // PER_FOLD
+        n_folds = self.n_chains // JUDGES
         if n_folds < 2 or n < 2 * n_folds:
             return ChainPlan(self.n_chains, None, holdout=0.0)
-        return ChainPlan(self.n_chains, None, holdout=0.0, folds=[c % n_folds for c in range(self.n_chains)])
+        folds = [chain % (JUDGES * n_folds) for chain in range(self.n_chains)]
+        return ChainPlan(self.n_chains, None, holdout=0.0, folds=folds, deals=JUDGES)
 
     def algorithm(self, learning_rate: float, n_steps: int) -> Algorithm:
         """Return the settings of a round of training."""
@@ -157,9 +157,13 @@ class Member:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows that chains of one kind had left out: their numbers, and parameters (row, chain and draw)."""
+    """Rows that chains of one kind had left out: their numbers, their judges' (row, judge), and parameters.
+
+    Parameters are (row, judge and draw, output).
+    """
 
     rows: NDArray[np.int64]
+    judges: NDArray[np.int64]
     parameters: dict[str, Array]
 
 
@@ -175,6 +179,7 @@ class RegressionFit:
     calibrations: list[Calibration] = field(default_factory=list)
     ranks: Array = field(default_factory=lambda: np.empty((0, 1)))  # calibrated, of rows left out: (row, output)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # their numbers
+    judges: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, JUDGES), dtype=np.int64))  # chains, by row
     findings: list[Finding] = field(default_factory=list)
     held_out: dict[str, list[float]] = field(default_factory=dict)  # scores on the way, by kind
     steps: list[int] = field(default_factory=list)
@@ -335,14 +340,20 @@ def _still_falling(scores: Sequence[float]) -> bool:
 
 
 def _left_out(drawn: Network | Forest, x: Array, rows: Tensor) -> LeftOut:
-    """Ask the chains about the rows that they left out."""
-    n_folds = drawn.n_chains // PER_FOLD
-    found = []
-    for fold in range(n_folds):
-        of_fold = drawn.select(range(fold, drawn.n_chains, n_folds))
-        found.append(of_fold.parameters(x[rows[fold].numpy()]))
-    parameters = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
-    return LeftOut(rows[:n_folds].flatten().numpy(), parameters)
+    """Ask the chains about the rows (chain, row) that they left out."""
+    n_folds = drawn.n_chains // JUDGES
+    numbers = np.sort(rows[:n_folds].flatten().numpy())
+    judges = np.empty((len(numbers), JUDGES), dtype=np.int64)
+    parameters: dict[str, Array] = {}
+    for chain in range(JUDGES * n_folds):
+        asked, deal = rows[chain].numpy(), chain // n_folds
+        at = np.searchsorted(numbers, asked)
+        judges[at, deal] = chain
+        for name, value in drawn.select([chain]).parameters(x[asked]).items():
+            whole = parameters.setdefault(name, np.empty((len(numbers), JUDGES, *value.shape[1:])))
+            whole[at, deal] = value
+    flat = {name: value.reshape(len(numbers), -1, value.shape[-1]) for name, value in parameters.items()}
+    return LeftOut(numbers, judges, flat)
 
 
 def _settle_scale(forest: Forest, asked: LeftOut, y: Array) -> tuple[Forest, LeftOut]:
@@ -369,7 +380,7 @@ def _weigh(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
         locs, scales = [], []
         for part in left_out:
             own = output_of(part.parameters, output)
-            exact = set(own) == {"loc", "scale"} and fit.family.name in ("normal", "lognormal")
+            exact = set(own) == {"loc", "scale"} and fit.family.name in NORMAL_NAMES
             locs.append(own["loc"] if exact else outcome.sample(own, fit.seed))
             scales.append(own["scale"] if exact else np.zeros_like(locs[-1]))
         weights += stacking_weights(y[rows, output], locs, scales) / fit.n_outputs
@@ -379,25 +390,15 @@ def _weigh(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
 def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
     """Calibrate every output by rows that were left out."""
     shares = [member.weight for member in fit.members if member.weight > 0]
-    n_chains = [member.drawn.n_chains for member in fit.members if member.weight > 0]
-    size = PER_FOLD * DRAWS
-    weight = np.concatenate([np.full(size, share / size) for share in shares])
     rows, outcome = left_out[0].rows, fit.family.outcome
-    between_folds = _BETWEEN_FOLDS * (len(rows) * PER_FOLD / n_chains[0]) / len(y)  # d over s
-    fit.rows, ranks = rows, []
+    fit.rows, fit.judges, ranks = rows, left_out[0].judges, []
+    weight = np.repeat(shares, JUDGES * DRAWS) / (JUDGES * DRAWS)
     for output in range(fit.n_outputs):
         own = [output_of(part.parameters, output) for part in left_out]
         whole = {name: np.concatenate([part[name] for part in own], axis=1) for name in own[0]}
         scores = outcome.normal_scores(y[rows, output], whole, weight)
         mean, variance = moments(outcome.mean(whole), outcome.variance(whole), weight)
-        error = np.square(y[rows, output] - mean)
-        loss, gain = np.zeros(len(rows)), np.zeros(len(rows))
-        for part, share, total in zip(own, shares, n_chains, strict=True):
-            by_chain = outcome.mean(part).reshape(len(rows), PER_FOLD, DRAWS).mean(2)
-            same = by_chain.var(1, ddof=1)
-            between = same * (1.0 / PER_FOLD - 1.0 / total + between_folds * (1.0 - PER_FOLD / total))
-            loss, gain = loss + share**2 * between, gain + share * between
-        factor = _ensemble_factor(error / variance, loss / variance, gain / variance)
+        factor = _ensemble_factor(scores, _alone(y[rows, output], own, shares, outcome), fit.members[0].drawn.n_chains)
         known = np.column_stack([mean, 0.5 * np.log(variance)])
         varies = len(rows) >= _FEWEST_FOR_SCALE
         fit.calibrations.append(fit_calibration(known, factor * scores, varies=varies, seed=fit.seed))
@@ -405,11 +406,25 @@ def _calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> Non
     fit.ranks = np.stack(ranks, axis=1)
 
 
-def _ensemble_factor(error: Array, loss: Array, gain: Array) -> float:
-    """Return by how much normal scores of all chains are smaller than those of the two that left a row out."""
-    mean_error, mean_loss, mean_gain = (float(np.minimum(p, _LARGEST_SQUARE).mean()) for p in (error, loss, gain))
-    left = 1.0 - mean_loss / max(mean_error, np.finfo(float).tiny)
-    return math.sqrt(max(left, _LEAST_LEFT) / (1.0 + mean_gain))
+def _alone(y: Array, parameters: Sequence[Parameters], shares: Sequence[float], outcome: Outcome) -> Array:
+    """Return the normal scores of outcomes (row,) that every judge alone gives, (row, judge)."""
+    weight = np.repeat(shares, DRAWS) / DRAWS
+    found = []
+    for judge in range(JUDGES):
+        own = slice(judge * DRAWS, (judge + 1) * DRAWS)
+        mixed = {name: np.concatenate([part[name][:, own] for part in parameters], axis=1) for name in parameters[0]}
+        found.append(outcome.normal_scores(y, mixed, weight))
+    return np.stack(found, axis=1)
+
+
+def _ensemble_factor(together: Array, alone: Array, n_chains: int) -> float:
+    """Return by how much normal scores of all chains are smaller than those of the judges together (row,).
+
+    ``alone`` (row, judge) are those of each judge.
+    """
+    one, two = (float(np.sqrt(np.minimum(np.square(z), _LARGEST_SCORE**2).mean())) for z in (alone, together))
+    gain = (one - two) * (1.0 / JUDGES - 1.0 / n_chains) / (1.0 - 1.0 / JUDGES)
+    return float(np.clip(1.0 - gain / max(two, np.finfo(float).tiny), _LEAST_LEFT, 1.0))
 
 
 def _cross_calibrated(known: Array, scores: Array, varies: bool, seed: int) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError
-from gpsuq.regress.fit import PER_FOLD, RegressionFit
+from gpsuq.regress.fit import RegressionFit
 
 Array = NDArray[np.floating]
 
@@ -34,7 +34,7 @@ class Judge(Generic[Model]):
 
 
 def judges(estimator: Model, n: int, *, fitted: bool) -> list[Judge[Model]]:
-    """Return who judges n rows: of those that were fitted, the chains that had left out each part of them.
+    """Return who judges n rows: of those that were fitted, the chains that had left them out.
 
     It is the estimator itself where rows are new, and where too few were left out.
     """
@@ -43,17 +43,13 @@ def judges(estimator: Model, n: int, *, fitted: bool) -> list[Judge[Model]]:
         return [Judge(estimator, np.arange(n))]
     if fit.rows.max() >= n:
         raise GPSError(f"these are not the rows that were fitted: there are {n}, and row {fit.rows.max()} was fitted")
-    n_folds = fit.members[0].drawn.n_chains // PER_FOLD
-    parts = fit.rows.reshape(n_folds, -1)
-    return [Judge(_of_fold(estimator, fold, n_folds), places) for fold, places in enumerate(parts)]
+    pairs, of_row = np.unique(fit.judges, axis=0, return_inverse=True)
+    return [Judge(_of_chains(estimator, pair), fit.rows[of_row.ravel() == n]) for n, pair in enumerate(pairs.tolist())]
 
 
-def _of_fold(estimator: Model, fold: int, n_folds: int) -> Model:
-    """Return the estimator with those chains only that left out one fold."""
-    members = [
-        replace(member, drawn=member.drawn.select(range(fold, member.drawn.n_chains, n_folds)))
-        for member in estimator.fit_.members
-    ]
+def _of_chains(estimator: Model, chains: list[int]) -> Model:
+    """Return the estimator with some of its chains only."""
+    members = [replace(member, drawn=member.drawn.select(chains)) for member in estimator.fit_.members]
     model = copy(estimator)
     model.fit_ = replace(estimator.fit_, members=members)
     return model

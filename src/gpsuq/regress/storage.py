@@ -58,7 +58,7 @@ def describe(estimator: GPSRegressor) -> tuple[dict[str, Any], dict[str, Tensor]
         "findings": [asdict(finding) for finding in fit.findings],
         "conformal": None if estimator.conformal_ is None else _labels(estimator.conformal_),
     }
-    arrays: dict[str, Any] = {"ranks": fit.ranks, "rows": fit.rows}
+    arrays: dict[str, Any] = {"ranks": fit.ranks, "rows": fit.rows, "judges": fit.judges}
     tensors: dict[str, Tensor] = {}
     for place, calibration in enumerate(fit.calibrations):
         arrays |= {f"scale{place}/{n}": np.clip(getattr(calibration.scale, n), -_LARGEST, _LARGEST) for n in _SCALE}
@@ -187,6 +187,7 @@ def restore(
         [_calibration(tensors, place, rows) for place, rows in enumerate(config["calibrated_by"])],
         tensors["ranks"].numpy(),
         tensors["rows"].numpy(),
+        tensors["judges"].numpy(),
         findings(config),
         {str(name): list(map(float, scores)) for name, scores in config["held_out"].items()},
         list(map(int, config["steps"])),

@@ -20,6 +20,7 @@ from gpsuq.reports.page import Block, Hints, Picture, Table, Text
 PIECES_COVERAGE = 0.9
 MOST_PARAMETERS = 40
 _COVERAGES = (0.5, 0.8, 0.9, 0.95)
+_SIDES = {"lower": "from", "upper": "to"}
 _OFF = 0.05
 _NOTHING = "Nothing to be careful about was found."
 _CHANCE = 2.58  # standard errors that chance explains in 99 of 100 cases
@@ -50,8 +51,14 @@ def summary_block(summary: pd.DataFrame, what: str, more: Sequence[str] = ()) ->
 
     ``more`` names further columns of the summary.
     """
+    names = {f"mean_{side}": f"mean, {word}" for side, word in _SIDES.items()}
+    names |= {f"population_{side}": f"one {what}, {word}" for side, word in _SIDES.items()}
+    names["heterogeneity_sd"] = f"sd of {what}s"
     columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd", "population_lower", "population_upper"]
-    return Table(summary[[*columns, *more]], f"Mean over {what}s (95%), and where the value of one {what} lies (95%)")
+    return Table(
+        summary[[*columns, *more]].rename(columns=names),
+        f"Mean over {what}s (95%), and where the value of one {what} lies (95%)",
+    )
 
 
 def pieces_of(draws: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:

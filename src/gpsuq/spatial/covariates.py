@@ -25,6 +25,8 @@ class CovariateGrid:
     >>> elevation = CovariateGrid("elevation", x=ends, y=ends, values=np.array([[0.0, 10.0], [20.0, 30.0]]))
     >>> elevation.at(np.array([[1.0, 0.0], [0.5, 0.5]]))
     array([10., 15.])
+    >>> elevation.around(Window.rectangle(0.0, 0.5, 0.0, 0.5)).x  # what a window needs of it
+    array([0., 1.])
     >>> elevation.check_covers(Window.rectangle(0.0, 3.0, 0.0, 1.0))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     gpsuq.errors.GPSError: covariate 'elevation' does not cover the window: ...

@@ -122,7 +122,14 @@ class GlobalEnvelope:
 def global_envelope(
     distances: Array, observed: Array, simulated: Sequence[Array] | Array, summary: str, coverage: float = 0.95
 ) -> GlobalEnvelope:
-    """Compare a curve with simulated ones at all distances at once, by the largest deviation from their mean."""
+    """Compare a curve with simulated ones at all distances at once, by the largest deviation from their mean.
+
+    >>> import numpy as np
+    >>> from gpsuq.spatial.second_order import global_envelope
+    >>> simulated = np.random.default_rng(0).normal(size=(39, 5))
+    >>> global_envelope(np.arange(1.0, 6.0), np.zeros(5), simulated, "pcf").p_value
+    1.0
+    """
     curves = np.vstack([observed, simulated])
     outside = int((1.0 - coverage) * len(curves) + 1e-9)
     if outside < 1:

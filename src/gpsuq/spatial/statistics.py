@@ -47,7 +47,8 @@ def l_function(
     """Return L(r) at the distances; without an intensity the pattern is taken as homogeneous.
 
     Weights are scaled so that the reciprocals of the intensity at the points sum to the area, which takes most of the
-    noise out of the estimate.
+    noise out of the estimate. Two points in the same place are no pair: no process with an intensity has them, and one
+    row entered twice would otherwise outweigh all true distances.
 
     >>> import numpy as np
     >>> from gpsuq.spatial import Window, l_function
@@ -64,6 +65,7 @@ def l_function(
     reciprocal = reciprocal * (window.area / reciprocal.sum())
     pairs = cKDTree(points).query_pairs(float(distances[-1]), output_type="ndarray")
     apart = points[pairs[:, 0]] - points[pairs[:, 1]]
+    pairs, apart = pairs[apart.any(1)], apart[apart.any(1)]
     weight = 2.0 * reciprocal[pairs[:, 0]] * reciprocal[pairs[:, 1]] / overlap(window)(apart)
     near = np.searchsorted(distances, np.hypot(apart[:, 0], apart[:, 1]))
     k = np.cumsum(np.bincount(near, weights=weight, minlength=len(distances))[: len(distances)])
@@ -104,7 +106,7 @@ class Envelope:
 
     ``lower`` and ``upper`` bound all simulations at each distance; ``p_value`` is the rank of the pattern's largest
     deviation from the mean of all curves (in units of their standard deviation) among theirs, over all distances at
-    once. Simulations are not fitted again, so that the test is conservative where the intensity was fitted.
+    once.
 
     >>> import numpy as np
     >>> from gpsuq.spatial import Envelope
@@ -121,6 +123,18 @@ class Envelope:
     mean: Array
     p_value: float
 
+    @property
+    def shown(self) -> str:
+        """The p-value as it is printed everywhere."""
+        return f"p = {self.p_value:.3g}"
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the pattern lies above the simulated ones where it differs most from them."""
+        spread = np.maximum(self.upper - self.lower, np.finfo(float).tiny)
+        apart = (self.observed - self.mean) / spread
+        return bool(apart[np.abs(apart).argmax()] > 0.0)
+
 
 def l_envelope(
     points: Array | Sequence[Array],
@@ -129,12 +143,14 @@ def l_envelope(
     distances: Array | None = None,
     *,
     intensity: Intensity | None = None,
+    estimate: Callable[[Sequence[Array]], Intensity] | None = None,
     progress: bool = False,
 ) -> Envelope:
     """Compare a pattern's L with those of patterns simulated from a fitted model.
 
-    Where there are replicates, the pattern and each simulation are lists of them, and L is their mean. ``progress``
-    shows a bar: thousands of points take seconds.
+    Where there are replicates, the pattern and each simulation are lists of them, and L is their mean. ``estimate``
+    makes an intensity of each pattern, in place of one ``intensity`` for all: that the pattern's own intensity was
+    estimated from it then counts alike on both sides. ``progress`` shows a bar: thousands of points take seconds.
 
     >>> import numpy as np
     >>> from gpsuq.spatial import Window, l_envelope
@@ -154,7 +170,8 @@ def l_envelope(
     curves = np.empty((len(everything), len(distances)))
     with counting_bar(progress, "comparing distances", len(everything)) as advance:
         for done, replicates in enumerate(everything):
-            of_replicates = [l_function(_some(one), window, distances, intensity=intensity) for one in replicates]
+            own = intensity if estimate is None else estimate(replicates)
+            of_replicates = [l_function(_some(one), window, distances, intensity=own) for one in replicates]
             curves[done] = np.mean(of_replicates, axis=0)
             advance(done + 1)
     spread = curves.std(0, ddof=1)

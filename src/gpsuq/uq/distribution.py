@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
+from gpsuq.core.conformal import Conformal
 from gpsuq.core.expectations import BATCH_DIMS, base_distribution, predictive_mean
 from gpsuq.core.generators import Generator
 from gpsuq.core.intervals import check_coverage, equal_tailed, highest_density, mean_interval
@@ -37,6 +38,7 @@ from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.reports.compact import compact
 from gpsuq.storage import save
 from gpsuq.uq import rows
+from gpsuq.uq.mixture import mixture_cdf, mixture_quantiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,6 +109,8 @@ class UQDistribution:
     True
     >>> uq.predict_quantiles(levels=[0.1, 0.5, 0.9]).shape  # (level, observation)
     (3, 1)
+    >>> uq.predict_cdf([-9.0, 9.0]).round(2).tolist()
+    [0.0, 1.0]
 
     Observations: the parameters that each speaks for, and how surprising it is.
 
@@ -270,17 +274,55 @@ class UQDistribution:
     def predict_quantiles(
         self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000, **about: Unpack[About]
     ) -> Array:
-        """Return quantiles of new observations, ``(level, observation, *event)``, chains pooled, in bounded memory."""
-        pieces = self._predict(self._new(x, None, about), n_draws, None)
-        found = [np.quantile(_pooled(piece), levels, axis=0) for piece in pieces]
+        """Return quantiles of new observations, ``(level, observation, *event)``, chains pooled, in bounded memory.
+
+        They are those of the mixture over draws, exactly where the model's distribution has a cdf.
+        """
+        new, found = self._new(x, None, about), []
+        for chunk, piece in zip(_chunks(new), self._predict(new, n_draws, None), strict=True):
+            predictives = [self._predictive(block, chunk.x) for block in self._blocks(n_draws, chunk.seen)]
+            found.append(mixture_quantiles(predictives, _pooled(piece), levels))
         return _in_rows(np.concatenate(found, axis=1), about, 1)
 
+    def predict_cdf(self, X: Any, y: Any = None, n_draws: int = 1000, **about: Unpack[About]) -> Array:
+        """Return P(Y <= y) of observations, of their shape: ``predict_cdf(y)`` or ``predict_cdf(X, y)``.
+
+        It is the mean over draws of the model's own cdf, or the share of drawn outcomes where there is none.
+        """
+        x, outcome = (None, X) if y is None else (X, y)
+        groups = about.get("groups")
+        data = self._observations(x, outcome, None, groups)
+        data = replace(data, w=self._concomitants(about.get("concomitants"), len(data), groups))
+        new, found = data.rows(), []
+        for index, start in enumerate(range(0, len(new), _ROWS)):
+            chunk = new.part(slice(start, start + _ROWS))
+            predictives = [self._predictive(block, chunk.x) for block in self._blocks(n_draws, chunk.seen)]
+            below = mixture_cdf(predictives, chunk.y[0, :, 0])
+            if below is None:
+                with seeded(self.seed, "cdf", index):
+                    shape = (self.n_chains, len(chunk), _BLOCK)
+                    drawn = [expanded(predictive, torch.Size(shape)).sample() for predictive in predictives]
+                below = torch.stack([(d <= chunk.y).float().mean((0, 2)) for d in drawn]).mean(0)
+            found.append(_hide(below, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
+        return _in_rows(np.concatenate(found), about, 0)
+
     def predict_interval(
-        self, x: Any = None, coverage: float = 0.95, n_draws: int = 1000, **about: Unpack[About]
+        self,
+        x: Any = None,
+        coverage: float = 0.95,
+        n_draws: int = 1000,
+        *,
+        conformal: Conformal | None = None,
+        **about: Unpack[About],
     ) -> Array:
-        """Return an equal-tailed interval for new observations, ``(2, observation, *event)``."""
+        """Return an equal-tailed interval for new observations, ``(2, observation, *event)``.
+
+        ``conformal`` makes it cover by construction, whatever the model is: ``Conformal.of(uq.predict_cdf(X, y))`` of
+        observations like those to come that the fit has not seen, each one number.
+        """
         tail = (1.0 - check_coverage(coverage)) / 2.0
-        return self.predict_quantiles(x, [tail, 1.0 - tail], n_draws, **about)
+        levels = [tail, 1.0 - tail] if conformal is None else conformal.levels(coverage, 1)[0].tolist()
+        return self.predict_quantiles(x, levels, n_draws, **about)
 
     def predict_mean(self, x: Any = None, n_draws: int = 1000, **about: Unpack[About]) -> Array:
         """Return the mean of new observations over draws and chains, ``(observation, *event)``, from the model's means.

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from gpsuq.core.expectations import BATCH_DIMS, DRAW_DIM, base_distribution
+from gpsuq.core.expectations import DRAW_DIM
+from gpsuq.core.likelihood import log_likelihood
 from gpsuq.core.observations import Batch
-from gpsuq.errors import GPSError
 
 SURPRISING = 5.0
 """Nats from which on an observation is called an outlier."""
@@ -42,30 +42,6 @@ def explained(draws: Iterable[tuple[Tensor, Distribution]], batch: Batch, n_draw
     assert score is not None
     joined = (torch.cat(parts, DRAW_DIM)[:, :, :n_draws].double() for parts in (logs, numbers))
     return Explained(*moments(*joined), score)
-
-
-def log_likelihood(predictive: Distribution, y: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return log f(y_i | theta, x_i) of what was observed, (chain, observation, draw).
-
-    >>> import torch
-    >>> from torch.distributions import Independent, Normal
-    >>> two = Independent(Normal(torch.zeros(1, 1, 3, 2), 1.0), 1)  # two measures of one observation, three draws
-    >>> log_likelihood(two, torch.zeros(1, 1, 1, 2), torch.tensor([True, False]).reshape(1, 1, 1, 2))
-    tensor([[[-0.9189, -0.9189, -0.9189]]])
-    """
-    base = base_distribution(predictive)
-    try:
-        logs = base.log_prob(y)
-    except NotImplementedError as error:
-        name = type(base).__name__
-        raise GPSError(f"observations are explained by their density, and {name} has no log_prob") from error
-    if mask is not None:
-        together = len(base.event_shape)
-        seen = mask.flatten(-together).all(-1) if together else mask
-        if together and not torch.equal(seen, mask.flatten(-together).any(-1)):
-            raise GPSError(f"{type(base).__name__} describes coordinates of which only some were observed")
-        logs = torch.where(seen, logs, 0.0)
-    return logs.flatten(BATCH_DIMS).sum(-1) if logs.dim() > BATCH_DIMS else logs
 
 
 def moments(logs: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

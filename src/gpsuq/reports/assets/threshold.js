@@ -25,7 +25,7 @@ for (const block of document.querySelectorAll(".threshold")) {
       svg.append(drawn("polygon", { class: "band", points: `${path(curves.low)} ${back}` }));
     }
     svg.append(drawn("polyline", { class: curves.low ? "risk" : "curve", points: path(curves.value) }));
-    if (data.in_use !== null) {
+    if (data.in_use !== null && data.in_use <= data.above.at(-1)) {
       svg.append(drawn("line", { class: "limit", x1: x(data.in_use), x2: x(data.in_use), y1: 16, y2: high - 20 }));
     }
     const now = drawn("line", { class: "now", y1: 16, y2: high - 20 }), dot = drawn("circle", { class: "dot", r: 4 });
