@@ -15,7 +15,7 @@ DIRECTIVE = re.compile(r"^\.\. auto(class|function|module):: (\S+)\n((?: +:.*\n)
 CALLED_BY_TRAINING = {
     *(
         f"gpsuq.core.{name}"
-        for name in ("observations", "distances", "distributions", "generators", "kernels", "parameters")
+        for name in ("observations", "distances", "distributions", "generators", "kernels", "likelihood", "parameters")
     ),
     *("gpsuq.engine.settings", "gpsuq.classify.networks", "gpsuq.tables.streaming", "paper.networks"),
 }
