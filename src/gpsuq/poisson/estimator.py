@@ -103,8 +103,6 @@ class GPSPoissonProcess(Diagnosed, IntensityModel, InNotebooks, BaseEstimator): 
         (None where a frequency was given).
     spread_, spread_path_
         What part of the learned spread of Z is kept, from none (0) to all (1), and the scores that decided.
-    resolution_
-        Width of the smallest features that the mean intensity shows, in units of length.
     marks_
         The types of the points of every replicate, or None.
     findings_

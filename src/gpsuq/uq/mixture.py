@@ -21,7 +21,7 @@ _ERRORS = 5.0  # standard errors of a sampled quantile, in which the exact one i
 
 
 def mixture_cdf(predictives: Sequence[Distribution], y: Tensor) -> Tensor | None:
-    """Return P(Y <= y) over all chains and draws for y (..., observation, *event), coordinate by coordinate.
+    """Return P(Y <= y) over all chains and draws for y ``(..., observation, *event)``, each coordinate.
 
     None where the distribution has no cdf.
 
@@ -56,7 +56,7 @@ def _has_cdf(base: Distribution) -> bool:
 
 
 def mixture_quantiles(predictives: Sequence[Distribution], drawn: Array, levels: Sequence[float]) -> Array:
-    """Return quantiles (level, observation, *event), near those of outcomes ``drawn`` (draw, observation, *event).
+    """Return quantiles ``(level, observation, *event)``, near those of ``drawn`` ``(draw, observation, *event)``.
 
     They solve F(y) = level by halving what lies around the sampled quantile; where there is no cdf it stays as it is.
     """
