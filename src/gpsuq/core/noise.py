@@ -94,6 +94,14 @@ class Seen:
 
     ``entered`` (n, ...) is what enters the first noisy layer, ``strangeness`` (n,) is known where layers are watched;
     ``one`` are the inputs of one observation, which take a pass to that layer.
+
+    >>> import torch
+    >>> from gpsuq import noisify
+    >>> network = noisify(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3)), "2")
+    >>> x, noise = torch.randn(5, 2), torch.randn(1, 7, network.noise_dim)
+    >>> outputs, seen = network.eval().judged(x, noise=noise)
+    >>> torch.allclose(network.again(seen, noise=noise), outputs)
+    True
     """
 
     one: tuple[Any, ...]

@@ -35,7 +35,13 @@ _DENSITY_STEP = 1e-3  # of a normal score, over which a calibrated cdf is differ
 
 
 class Predictive:
-    """Predictions of a regression: a mixture over draws and chains at every row, calibrated by rows left out."""
+    """Predictions of a regression: a mixture over draws and chains at every row, calibrated by rows left out.
+
+    >>> from gpsuq import GPSRegressor
+    >>> from gpsuq.regress.predictive import Predictive
+    >>> issubclass(GPSRegressor, Predictive)
+    True
+    """
 
     columns_: Columns
     fit_: RegressionFit

@@ -112,8 +112,10 @@ class Envelope:
     >>> from gpsuq.spatial import Envelope
     >>> one = np.ones(3)
     >>> envelope = Envelope(np.array([0.0, 0.1, 0.2]), 0.15 * one, 0.05 * one, 0.1 * one, 0.08 * one, p_value=0.025)
-    >>> bool((envelope.observed > envelope.upper).all())  # points cluster
+    >>> bool((envelope.observed > envelope.upper).all())
     True
+    >>> envelope.clustered, envelope.shown
+    (True, 'p = 0.025')
     """
 
     distances: Array
