@@ -94,6 +94,11 @@ class Seen:
 
     ``entered`` (n, ...) is what enters the first noisy layer, ``strangeness`` (n,) is known where layers are watched;
     ``one`` are the inputs of one observation, which take a pass to that layer.
+
+    >>> import torch
+    >>> seen = Seen((torch.zeros(1, 4),), entered=torch.zeros(5, 8), strangeness=torch.arange(5.0))
+    >>> seen[torch.tensor([1, 3])].strangeness
+    tensor([1., 3.])
     """
 
     one: tuple[Any, ...]
