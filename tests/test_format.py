@@ -15,6 +15,9 @@ from gpsuq.storage import FORMAT
 WRITTEN = Path(__file__).parent / "data"
 """Models of every format that was ever released, with their draws; written once, never again."""
 
+INTENSITY_OF_VERSION_0_1 = [30.54638022, 29.92699029, 29.43874709, 30.14297258, 30.67880092, 30.6873061]
+"""What 0.1 gave as the mean intensity of its point process: errors around it are drawn otherwise since."""
+
 
 def test_a_new_process_gives_equal_draws(tmp_path):
     small_models.write(tmp_path)
@@ -30,8 +33,10 @@ def test_what_earlier_versions_saved_is_read(folder):
     with np.load(folder / small_models.DRAWS) as written:
         read = small_models.read(folder)
         assert set(written) == set(read)
-        for name in written:
+        for name in set(written) - {"poisson"}:
             assert np.allclose(written[name], read[name], rtol=1e-5, atol=1e-5), name
+    points = small_models.ROWS % 1.0
+    assert load(folder / "poisson").intensity(points) == pytest.approx(INTENSITY_OF_VERSION_0_1)
 
 
 def test_this_format_is_among_them():
