@@ -115,7 +115,8 @@ def at_normal_scores(scores: Array, loc: Array, scale: Array, weight: Array | No
 
     Each starts where a Normal of the mixture's moments has it and takes four of Newton's steps in single precision.
     Scores beyond 3, and the few whose last step started too far away, go on within brackets in double precision. No row
-    depends on others. The error is mostly 1e-6, of the mixture's standard deviation or of the score, and was below 3e-5.
+    depends on others. The error is mostly 1e-6 of the mixture's standard deviation, or of the score, and was below
+    3e-5.
     """
     (n, width), size = scores.shape, loc.shape[1]
     scales = np.broadcast_to(scale, loc.shape)
