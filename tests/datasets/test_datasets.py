@@ -40,7 +40,7 @@ def said(code):
             "shapely",
             {
                 "from gpsuq.datasets import scissors, load_images; load_images('digits')": "nothing",
-                "from gpsuq.datasets import simulated_pattern": "reading windows needs shapely: pip install "
+                "from gpsuq.datasets import simulated_pattern": "a point pattern needs shapely: pip install "
                 "'gpsuq[points]'",
                 "from gpsuq import GPSPoissonProcess": "needs shapely: pip install 'gpsuq[points]'",
             },

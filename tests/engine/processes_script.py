@@ -29,7 +29,7 @@ from gpsuq.core.noise import NoisyNetwork
 from gpsuq.datasets import scissors
 from gpsuq.engine.ranks import fabric_or_default, rank, share
 
-real_randn = torch.randn
+real_randn, real_rand = torch.randn, torch.rand
 
 
 def same_for_all_rows(*shape, **options):
@@ -40,14 +40,21 @@ def same_for_all_rows(*shape, **options):
     return real_randn(*lead, 1, draws, q, **options).expand(*lead, rows, draws, q)
 
 
+def same_shifts(*lead_and_rows, **options):
+    """Shift even noise (..., row, 1, q) by what does not differ between rows."""
+    *lead, rows, one, q = lead_and_rows
+    options["generator"] = torch.Generator().manual_seed(0)
+    return real_rand(*lead, 1, one, q, **options).expand(*lead, rows, one, q)
+
+
 class Captured(Exception):  # noqa: N818 (a way out, not an error)
     """Carries the gradient out of a fit."""
 
 
 def capture(task, fabric, **_):
-    torch.randn = same_for_all_rows
+    torch.randn, torch.rand = same_for_all_rows, same_shifts
     fabric.backward(task.next_loss())
-    torch.randn = real_randn
+    torch.randn, torch.rand = real_randn, real_rand
     weights = [weight for group in task.optimizer.param_groups for weight in group["params"]]
     raise Captured(torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None]))
 

@@ -158,7 +158,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_fit(tmp_path, short,
         GPS(model, algorithm=short).fit(y, checkpoint=tmp_path / "mine")
 
 
-@pytest.mark.parametrize(("kind", "steps", "stop"), [("linear", 300, 250), ("poisson", 40, 25)])
+@pytest.mark.parametrize(("kind", "steps", "stop"), [("linear", 300, 250), ("poisson", 240, 220)])
 def test_the_command_line_says_how_to_go_on(tmp_path, stop_after, rng, kind, steps, stop):
     if kind == "linear":
         x = rng.normal(size=300)

@@ -57,7 +57,6 @@ def test_the_stages_of_a_linear_fit(rng, capsys):
 def test_the_stages_of_a_poisson_fit_and_its_check(rng, capsys):
     model = GPSPoissonProcess(n_steps=3, n_chains=2, progress=True).fit(rng.random((80, 2)), (0, 1, 0, 1))
     shown = capsys.readouterr().err
-    assert "choosing the smoothness" in shown
     assert "training" in shown
     model.goodness_of_fit(5)
     shown = capsys.readouterr().err

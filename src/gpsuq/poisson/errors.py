@@ -100,6 +100,8 @@ def length_of(variance: float, grid: Grid) -> float:
     sides = _sides(grid)
     share = grid.window.area / float(sides.prod())
     shortest, longest = min(grid.cell_size) / 2.0, 2.0 * float(sides.max())
+    if not variance > 0.0:  # chains do not differ at all
+        return longest
 
     def excess(log: float) -> float:
         return math.log(noise_variance(math.exp(log), grid)) - math.log(share * variance)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpsuq.errors import GPSError, needs
 
-with needs("points", "points of other libraries"):
+with needs("points", "a point pattern"):
     import shapely
 
 
