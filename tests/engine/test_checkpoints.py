@@ -11,7 +11,7 @@ from invoking import invoke
 from torch import nn
 from torch.distributions import Normal
 
-from gpsuq import GPS, FromModule, GPSWarning, Location, ObservationModel, Scale
+from gpsuq import GPS, FromModule, GPSPoissonProcess, GPSWarning, Location, ObservationModel, Scale
 from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.generative import TrainingState
 from gpsuq.errors import CheckpointError
@@ -159,7 +159,8 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_fit(tmp_path, short,
 
 
 @pytest.mark.parametrize(("kind", "steps", "stop"), [("linear", 300, 250), ("poisson", 240, 220)])
-def test_the_command_line_says_how_to_go_on(tmp_path, stop_after, rng, kind, steps, stop):
+def test_the_command_line_says_how_to_go_on(tmp_path, stop_after, monkeypatch, rng, kind, steps, stop):
+    monkeypatch.setitem(GPSPoissonProcess.__init__.__kwdefaults__, "n_chains", 2)
     if kind == "linear":
         x = rng.normal(size=300)
         y = rng.choice([-1.0, 1.0], 300) * x + 0.2 * rng.normal(size=300)
