@@ -49,7 +49,9 @@ def _draw_scale(ax: Axes, window: Window) -> None:
     longest = _BAR * (x_max - x_min) * shown.factor
     size = 10.0 ** np.floor(np.log10(longest))
     length = max(step for step in (1.0, 2.0, 5.0) if step * size <= longest) * size
-    y, end = y_min - 0.04 * (y_max - y_min), x_max - length / shown.factor
+    gap, end = 0.04 * (y_max - y_min), x_max - length / shown.factor
+    y = y_min - gap
+    ax.set_ylim(bottom=y - gap)  # or the label would lie on the axis
     ax.plot([end, x_max], [y, y], color="black", linewidth=2.5, solid_capstyle="butt", clip_on=False)
     text = plain(f"{length:g} {shown.unit} ")
     ax.text(end, y, text, ha="right", va="center", fontsize=8)
