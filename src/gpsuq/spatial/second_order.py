@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 
 from gpsuq.errors import GPSError
 from gpsuq.spatial.simulation import Intensity
-from gpsuq.spatial.statistics import default_distances, overlap
+from gpsuq.spatial.statistics import Envelope, default_distances, overlap
 from gpsuq.spatial.windows import Array, Window
 
 Summary = Literal["K", "L", "pcf"]
@@ -96,7 +96,7 @@ def _smoothed(near: Array, weight: Array, r: Array, half: float) -> Array:
 
 
 @dataclass(frozen=True)
-class GlobalEnvelope:
+class GlobalEnvelope(Envelope):
     """A curve of a pattern and an envelope that holds a simulated curve as a whole with probability ``coverage``.
 
     The envelope is as many standard deviations wide at every distance; the curve leaves it somewhere where ``p_value``
@@ -110,12 +110,6 @@ class GlobalEnvelope:
     (0.01, True)
     """
 
-    distances: Array
-    observed: Array
-    lower: Array
-    upper: Array
-    mean: Array
-    p_value: float
     summary: str
 
 
