@@ -27,9 +27,9 @@ from gpsuq import (
 )
 from gpsuq.core.noise import NoisyNetwork
 from gpsuq.datasets import scissors
-from gpsuq.engine.ranks import fabric_or_default, rank, share
+from gpsuq.engine.ranks import fabric_or_default, gathered, rank, share
 
-real_randn, real_rand = torch.randn, torch.rand
+real_randn, real_rand, real_train = torch.randn, torch.rand, gpsuq.classify.network.train
 
 
 def same_for_all_rows(*shape, **options):
@@ -97,6 +97,30 @@ def own_loop():
     return torch.cat([weight.grad.flatten() for weight in network.parameters()])
 
 
+class Remembers(nn.Module):
+    """Keeps the first number that it saw, which differs between the shares of a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.last.copy_(x[0, 0].detach())
+        return x
+
+
+def buffers_after_an_epoch():
+    """Return what a layer of a user's own remembers after training, in each process."""
+    rng = np.random.default_rng(0)
+    network = nn.Sequential(Remembers(), nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3))
+    model = GPSClassifier(
+        network, "1", recipe=Recipe(batch_size=25, epochs=1), loss="score", spread="even", verdict="quantile"
+    )
+    model.fit(rng.normal(size=(100, 3)), rng.integers(3, size=100))
+    return torch.stack(gathered(next(b for name, b in model.network_.named_buffers() if name.endswith("last"))))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -111,5 +135,7 @@ if __name__ == "__main__":
             fit()
         except Captured as captured:
             gradients[name] = captured.args[0]
+    gpsuq.classify.network.train = real_train
+    gradients["buffers"] = buffers_after_an_epoch()
     if rank() == 0:
         torch.save(gradients, Path(sys.argv[1]))

@@ -47,6 +47,13 @@ def test_two_processes_have_the_gradient_of_one(gradients, kind):
 
 
 @pytest.mark.slow
+def test_buffers_of_a_users_layer_are_the_same_in_all_processes(gradients):
+    remembered = gradients[1]["buffers"]
+    assert len(remembered) == 2
+    assert remembered[0] == remembered[1] != 0.0
+
+
+@pytest.mark.slow
 def test_the_command_line_runs_in_two_processes(tmp_path, rng):
     """One process writes and speaks; what two found is what one finds, within the error of the estimate."""
     x = rng.normal(size=300)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
 from gpsuq.engine.normalisation import normalise_alone, normalise_together
-from gpsuq.engine.ranks import n_ranks, rank, several, summed
+from gpsuq.engine.ranks import n_ranks, rank, several, summed, take_first
 from gpsuq.engine.settings import Recipe
 from gpsuq.engine.sources import Batches
 from gpsuq.engine.task import Task
@@ -86,6 +86,7 @@ class NetworkTraining(Task):
         self.total += self._last
         self.seconds += time.perf_counter() - self._started
         if self.step % self.batches.length == 0:
+            take_first(self.network.buffers())  # the same in all processes, but for what a user's layers count
             mean = summed(torch.tensor(self.total, dtype=torch.float64)) / (n_ranks() * self.batches.length)
             self.losses_of_epochs.append(float(mean))
             self.epoch, self.total = self.epoch + 1, 0.0

@@ -7,8 +7,9 @@ what it was given.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from inspect import signature
 from os import environ
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from numpy.typing import NDArray
 from torch import Tensor, distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from gpsuq.errors import GPSError
 
@@ -77,6 +79,13 @@ def by_first(function: Callable[..., A], *arguments: Any) -> A:
     return value
 
 
+def take_first(tensors: Iterable[Tensor]) -> None:
+    """Give the tensors of every process, in place, the values that they have in the first one."""
+    if several():
+        for tensor in tensors:
+            distributed.broadcast(tensor, 0)
+
+
 def share(rows: Tensor) -> tuple[Tensor, float]:
     """Return this process's share of the rows of a batch, and what the mean over it counts in that over all.
 
@@ -121,7 +130,7 @@ def _by_torchrun() -> Fabric:
         accelerator="cuda" if torch.cuda.is_available() else "cpu",
         devices=n_local,
         num_nodes=int(environ["WORLD_SIZE"]) // n_local,
-        strategy=DDPStrategy(gradient_as_bucket_view=True),
+        strategy=DDPStrategy(gradient_as_bucket_view=True, **_own_buffers()),
         precision="32-true",
     )
     from gpsuq.engine.meeting import meet  # a torch that was built for one process has no stores
@@ -131,6 +140,12 @@ def _by_torchrun() -> Fabric:
     # Threads of the group that still run when the interpreter ends would abort the process (once in three, when busy).
     atexit.register(_leave)
     return fabric
+
+
+def _own_buffers() -> dict[str, Any]:
+    """Return the option that exchanges no buffers before every step: once an epoch is enough (:func:`take_first`)."""
+    options = signature(DistributedDataParallel).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}  # torch < 2.13
 
 
 def _leave() -> None:
