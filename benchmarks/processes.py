@@ -1,7 +1,7 @@
 """Samples per second of one network trained by two processes, beside one process with one thread.
 
-Batches have 400 images in both. All processes keep the memory that they free (``MALLOC_...``), as ``docs/howto/scaling``
-advises: pages that go back to the system and come again cost both cores their common memory bandwidth.
+Batches have 400 images in both. All processes keep the memory that they free (``MALLOC_...``), as the guide to scaling
+out advises: pages that go back to the system and come again cost both cores their common memory bandwidth.
 """
 
 from __future__ import annotations

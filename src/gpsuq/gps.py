@@ -18,12 +18,14 @@ from torch.utils.data import DataLoader, IterableDataset
 from gpsuq.core.distances import Distance
 from gpsuq.core.expectations import base_distribution
 from gpsuq.core.generators import MLP, Generator, GeneratorSpec, as_generator_spec
+from gpsuq.core.likelihood import LogScore
 from gpsuq.core.models import ObservationModel
 from gpsuq.core.observations import check_choices, observations
 from gpsuq.core.parameters import ParameterMap
 from gpsuq.engine.chains import ChainPlan, Reweight
 from gpsuq.engine.diagnostics import diagnose, exactly_scored
 from gpsuq.engine.generative import CHECKPOINT_EVERY, Problem, TrainingState, init
+from gpsuq.engine.laws import law_scores
 from gpsuq.engine.loop import train
 from gpsuq.engine.progress import training_bar
 from gpsuq.engine.ranks import fabric_or_default
@@ -36,6 +38,7 @@ from gpsuq.uq.distribution import UQDistribution
 
 DEFAULT_ALGORITHM = Algorithm(n_steps=2000, batch_size=100, n_draws=64, schedule="plateau")
 _MOST_DRAWS, _MOST_NOISE = 256, 10
+_AT_W = (32, 32)  # hidden widths of a law that moves with concomitants, which is computed for every observation
 
 
 class FitOptions(TypedDict, total=False):
@@ -60,6 +63,9 @@ class GPS:
     generator
         ``MLP(...)``, any ``nn.Module`` with a ``noise_dim`` (each chain starts anew from it), or
         ``FromModule(module, noise_dim)``; None is ``MLP()`` with as much noise as there are numbers that vary, 2 to 10.
+        With the log score, None also trains an affine generator, ``MLP(hidden=())``, whose law is Normal but for the
+        supports of parameters; it is taken unless the other one explains the observations left out better. What both
+        scored is in ``law_scores``.
     distance
         Between predictive and data: ``LogScore()``, ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``. None is
         the log score where the model has a density, which then sees most of the law of theta, or else MMD.
@@ -124,6 +130,7 @@ class GPS:
         weight = 0.0 if isinstance(spread_weight, str) else spread_weight
         self.plan = ChainPlan(n_chains, reweight, holdout, weight, folds)
         self.spread_path: pd.DataFrame | None = None
+        self.law_scores: pd.DataFrame | None = None
         self.seed = seed
         self.fabric = fabric
         self.progress = progress
@@ -187,18 +194,18 @@ class GPS:
         >>> state.history.score().shape  # (step, chain)
         torch.Size([20, 2])
         """
-        checkpoint, checkpoint_every = options.get("checkpoint"), options.get("checkpoint_every", CHECKPOINT_EVERY)
-        if checkpoint_every < 1:
-            raise GPSError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+        if options.get("checkpoint_every", CHECKPOINT_EVERY) < 1:
+            raise GPSError(f"checkpoint_every must be at least 1, got {options['checkpoint_every']}")
         if self.spread_chosen:
-            self.spread_path = spread_path(lambda plan: self._with(plan).train(X, y, **_unsaved(options))[1])
+            self.spread_path = spread_path(lambda plan: self._with(plan=plan)._trained(X, y, None, _unsaved(options)))
             (weight,) = self.spread_path.loc[self.spread_path["chosen"], "spread_weight"]
             self.plan = replace(self.plan, spread_weight=float(weight))
-        state = self._untrained(X, y, start, options)
-        state.keep_every = checkpoint_every
-        directory, fabric = None if checkpoint is None else Path(checkpoint), state.problem.fabric
-        with training_bar(self.progress and fabric.is_global_zero) as advance:
-            train(state, fabric, checkpoint=directory, on_step=advance)
+        state = self._trained(X, y, start, options)
+        if self.generator is None and start is None and _can_be_affine(state):
+            spec = cast(MLP, state.generator.body.spec)
+            affine = self._with(generator=replace(spec, hidden=()))._trained(X, y, None, _saved_in(options, "affine"))
+            self.law_scores = law_scores(state, affine)
+            state = affine if self.law_scores.loc["affine", "chosen"] else state
         return state.problem, state
 
     @classmethod
@@ -245,11 +252,21 @@ class GPS:
             exactly_scored(state),
         )
 
-    def _with(self, plan: ChainPlan) -> GPS:
-        """Return the same with other chains."""
+    def _with(self, **changed: ChainPlan | GeneratorSpec) -> GPS:
+        """Return the same with other chains or another generator."""
         other = copy.copy(self)
-        other.plan, other.spread_chosen = plan, False
+        vars(other).update(changed)
         return other
+
+    def _trained(self, X: Any, y: Any, start: Generator | None, options: FitOptions) -> TrainingState:
+        """Train one generator, and return its last state."""
+        state = self._untrained(X, y, start, options)
+        state.keep_every = options.get("checkpoint_every", CHECKPOINT_EVERY)
+        checkpoint, fabric = options.get("checkpoint"), state.problem.fabric
+        directory = None if checkpoint is None else Path(checkpoint)
+        with training_bar(self.progress and fabric.is_global_zero) as advance:
+            train(state, fabric, checkpoint=directory, on_step=advance)
+        return state
 
     def _untrained(self, X: Any, y: Any, start: Generator | None, options: FitOptions) -> TrainingState:
         """Return the state before the first step."""
@@ -292,9 +309,21 @@ class GPS:
         if source.sample.w is not None and not spec.conditional:
             if not isinstance(spec, MLP):
                 raise GPSError("concomitants need a generator that sees them: module(w, z), or MLP()")
-            spec = replace(spec, conditional=True)
+            spec = replace(spec, conditional=True, hidden=_AT_W if self.generator is None else spec.hidden)
         body = spec.build(width, n_chains, seen, seen.x_width, self.seed)
         return Generator(body, parameter_map, n_chains).to(dtype)
+
+
+def _can_be_affine(state: TrainingState) -> bool:
+    """Whether something varies, and observations left out can say whether by more than an affine law."""
+    problem, varies = state.problem, state.generator.parameter_map.width(random=True) > 0
+    return varies and isinstance(problem.distance, LogScore) and problem.source.held_out() is not None
+
+
+def _saved_in(options: FitOptions, part: str) -> FitOptions:
+    """Return options of a fit with the checkpoint in a part of its directory."""
+    checkpoint = options.get("checkpoint")
+    return options if checkpoint is None else cast(FitOptions, {**options, "checkpoint": Path(checkpoint) / part})
 
 
 def _unsaved(options: FitOptions) -> FitOptions:

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from torch.distributions import Bernoulli, Categorical, Independent, Normal, StudentT
+from torch.distributions import Bernoulli, Beta, Categorical, Independent, Normal, StudentT, Weibull
 
-from gpsuq import Cuts, GPSError, LogScore
+from gpsuq import Censored, Cuts, GPSError, LogScore
 from gpsuq.core.generators import even_normals
 from gpsuq.core.likelihood import has_density
 from gpsuq.core.observations import Batch, observations
@@ -50,7 +50,20 @@ def test_what_has_a_density_is_known():
     class Sampler(Normal):
         log_prob = torch.distributions.Distribution.log_prob
 
-    assert has_density(StudentT(3.0, torch.zeros(1, 1, 2, requires_grad=True)), batch)
+    class NoGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+    class Opaque(Normal):
+        def log_prob(self, value):
+            return NoGradient.apply(super().log_prob(value))
+
+    loc, positive = torch.zeros(1, 1, 2, requires_grad=True), observations(None, [0.2, 0.4]).rows()
+    assert has_density(StudentT(3.0, loc), batch, [loc])
+    assert has_density(Beta(1.0 + loc, 2.0), positive, [loc])  # it keeps no parameters
+    assert has_density(Censored(Weibull(1.0 + loc, 2.0), upper=1.0), positive, [loc])
+    assert not has_density(Opaque(loc, 1.0), batch, [loc])
     assert has_density(Bernoulli(logits=torch.zeros(1, 1, 2)), batch)
     assert not has_density(Sampler(torch.zeros(1, 1, 2), 1.0), batch)
 

@@ -3,6 +3,7 @@ r"""The log score of a predictive: how likely an observation is under the mixtur
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -106,8 +107,8 @@ class LogScore(Distance):
         return extent.reshape(len(extent), len(batch), -1).sum(-1)
 
 
-def has_density(predictive: Distribution, batch: Batch) -> bool:
-    """Say whether observations have a density under a predictive, and gradients pass through it.
+def has_density(predictive: Distribution, batch: Batch, parameters: Iterable[Tensor] = ()) -> bool:
+    """Say whether observations have a density under a predictive, and its parameters a gradient.
 
     >>> import torch
     >>> from torch.distributions import Normal
@@ -119,9 +120,8 @@ def has_density(predictive: Distribution, batch: Batch) -> bool:
         return False
     try:
         logs = log_likelihood(predictive, batch.y, batch.mask)
-        if logs.requires_grad:
-            inputs = [value for value in vars(base_distribution(predictive)).values() if isinstance(value, Tensor)]
-            torch.autograd.grad(logs.sum(), [v for v in inputs if v.requires_grad], allow_unused=True)
+        if followed := [values for values in parameters if values.requires_grad]:
+            torch.autograd.grad(logs.sum(), followed, allow_unused=True)
     except (NotImplementedError, RuntimeError, GPSError):
         return False
     return bool(torch.isfinite(logs).any())

@@ -116,8 +116,9 @@ def natural_distance(generator: Generator, model: ObservationModel, source: Batc
     rows = len(batch) if generator.conditional else 1
     with seeded(seed, "distance"):
         noise = torch.randn(generator.n_chains, rows, 2, generator.noise_dim, dtype=like.dtype, device=like.device)
-        predictive = model(generator(noise, batch.seen), batch.x, one_y=batch.one_y)
-        return LogScore() if has_density(predictive, batch) else MMD()
+        parameters = generator(noise, batch.seen)
+        predictive = model(parameters, batch.x, one_y=batch.one_y)
+        return LogScore() if has_density(predictive, batch, parameters.values()) else MMD()
 
 
 def _number_of_draws(generator: Generator, batch: Batch) -> int:
