@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
+from gpsuq.core.arrays import check_finite_rows
 from gpsuq.core.conformal import Conformal
 from gpsuq.core.intervals import check_coverage
-from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import derive_seed
 from gpsuq.errors import GPSError
 from gpsuq.plots.diagnostics import observed_and_predicted

@@ -18,16 +18,10 @@ from torch.distributions import Categorical, Distribution
 from gpsuq.core.conformal import Conformal
 from gpsuq.core.expectations import BATCH_DIMS, base_distribution, predictive_mean
 from gpsuq.core.generators import Generator
+from gpsuq.core.groups import label_places
 from gpsuq.core.intervals import check_coverage, equal_tailed, highest_density, mean_interval
 from gpsuq.core.models import ObservationModel, expanded
-from gpsuq.core.observations import (
-    Batch,
-    Observations,
-    aligned,
-    checked_concomitants,
-    label_places,
-    observations,
-)
+from gpsuq.core.observations import Batch, Observations, aligned, checked_concomitants, observations
 from gpsuq.core.seeds import random_block, seeded
 from gpsuq.core.shapes import Shape, measure_dims
 from gpsuq.core.summaries import summary_table
