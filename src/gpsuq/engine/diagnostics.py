@@ -13,14 +13,8 @@ from gpsuq.core.expectations import DEFAULT_OUTCOMES, base_distribution, exact_s
 from gpsuq.core.kernels import Gaussian, Kernel, Laplace, Mixture
 from gpsuq.core.likelihood import LogScore
 from gpsuq.core.supports import GRID_POINTS, has_density_alone
-from gpsuq.engine.generative import (
-    TrainingState,
-    evaluate,
-    noise_variance,
-    predictive_spread,
-    sampled_predictive,
-    some_rows,
-)
+from gpsuq.engine.generative import TrainingState
+from gpsuq.engine.scoring import evaluate, noise_variance, predictive_spread, sampled_predictive, some_rows
 from gpsuq.errors import GPSError
 
 _COLLAPSED_SPREAD = 1e-4  # of the variance of y
