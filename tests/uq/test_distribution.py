@@ -103,7 +103,7 @@ def test_predictions_are_mixtures_over_draws(uq):
 def test_predictions_in_chunks_stay_the_same_size(uq, monkeypatch):
     X = np.random.default_rng(1).normal(size=(40, 2))
     in_one = uq.predict_mean(X)
-    monkeypatch.setattr("gpsuq.uq.distribution._ROWS", 7)
+    monkeypatch.setattr("gpsuq.uq.predictions.ROWS", 7)
     assert np.allclose(uq.predict_mean(X), in_one)
     assert uq.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (3, 40)
 
