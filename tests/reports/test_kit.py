@@ -15,12 +15,6 @@ from gpsuq.reports.page import Gallery, Hints, Page, Picture, Section, Table, Te
 DARK, LIGHT = "rgb(18, 18, 18)", "rgb(255, 255, 255)"
 
 
-@pytest.fixture(autouse=True)
-def no_open_figures():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def page():
     rows = pd.DataFrame(
