@@ -14,7 +14,8 @@ from invoking import invoke
 from gpsuq import GPSLinearRegression
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.errors import GPSError, GPSWarning, stopped
-from gpsuq.speaking import going_on, print_json, speaking, watched, without_findings
+from gpsuq.speaking import print_json, speaking, watched, without_findings
+from paper.record import going_on
 
 
 def end_of(block):

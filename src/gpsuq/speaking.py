@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from gpsuq.engine.progress import counting_bar
-from gpsuq.errors import GPSError, GPSWarning, stopped
+from gpsuq.errors import GPSError, GPSWarning
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
 StepsOption = Annotated[
@@ -118,22 +118,6 @@ def step(text: str) -> Iterator[None]:
     """Show on a terminal what a command is doing beside training."""
     with counting_bar(watched(), text, None):
         yield
-
-
-@contextmanager
-def going_on(out: Path, *, force: bool) -> Iterator[None]:
-    """Let Ctrl-C or SIGTERM in an experiment tell where its rows, replicates and checkpoints are, and how to go on.
-
-    A command with ``--force`` would delete them when it is given again.
-    """
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit) as stop:
-        if not out.is_dir() or not any(out.iterdir()):
-            raise
-        again = "again without --force" if force else "again"
-        message = f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
-        raise stopped(stop, message) from None
 
 
 @contextmanager
