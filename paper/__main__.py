@@ -17,7 +17,6 @@ from gpsuq.speaking import (
     JsonOption,
     OutOption,
     StepsOption,
-    going_on,
     refuse_file,
     speaking,
     tell,
@@ -69,7 +68,7 @@ def _run(
         from gpsuq.reports.page import write_page
         from gpsuq.reports.saved import REPORT_FILE
         from paper.page import experiment_page
-        from paper.record import Asked
+        from paper.record import Asked, going_on
 
         run = importlib.import_module(module).run
         seeds = range(seed, seed + (replicates or 1))
@@ -265,7 +264,7 @@ def _run_networks(
     """Call ``run`` of an experiment that trains networks and keeps its rows; say how to go on after Ctrl-C."""
     from gpsuq.errors import GPSError
     from paper.memory import keep_freed_memory
-    from paper.record import Asked
+    from paper.record import Asked, going_on
 
     keep_freed_memory()
 

@@ -18,8 +18,8 @@ from gpsuq.core.kernels import Gaussian
 from gpsuq.core.observations import observations
 from gpsuq.core.seeds import seeded
 from gpsuq.datasets import scissors
-from gpsuq.engine.generative import PredictiveLoss
 from gpsuq.engine.progress import counting_bar, stage
+from gpsuq.engine.scoring import PredictiveLoss
 from gpsuq.engine.settings import Algorithm
 from gpsuq.plots.style import COLORS, figure_style, save_figure
 from gpsuq.uq.distribution import UQDistribution

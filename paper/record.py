@@ -25,10 +25,26 @@ from gpsuq._version import __version__
 from gpsuq.engine.checkpoints import UNFINISHED, was_resumed
 from gpsuq.engine.ranks import join, rank, wait_for_all
 from gpsuq.engine.settings import Algorithm
-from gpsuq.errors import GPSError
+from gpsuq.errors import GPSError, stopped
 from gpsuq.files import locked, write_atomically
 from paper.page import METRICS_FILE
 from paper.replicates import run_replicates
+
+
+@contextmanager
+def going_on(out: Path, *, force: bool) -> Iterator[None]:
+    """Let Ctrl-C or SIGTERM in an experiment tell where its rows, replicates and checkpoints are, and how to go on.
+
+    A command with ``--force`` would delete them when it is given again.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if not out.is_dir() or not any(out.iterdir()):
+            raise
+        again = "again without --force" if force else "again"
+        message = f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
+        raise stopped(stop, message) from None
 
 
 @dataclass(frozen=True)

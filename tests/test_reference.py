@@ -15,7 +15,10 @@ DIRECTIVE = re.compile(r"^\.\. auto(class|function|module):: (\S+)\n((?: +:.*\n)
 CALLED_BY_TRAINING = {
     *(
         f"gpsuq.core.{name}"
-        for name in ("observations", "distances", "distributions", "generators", "kernels", "likelihood", "parameters")
+        for name in (
+            *("observations", "distances", "generators", "kernels", "likelihood", "parameters"),
+            *("bounded", "censored", "truncated", "zero_inflated", "ordinal"),
+        )
     ),
     *("gpsuq.engine.settings", "gpsuq.classify.networks", "gpsuq.tables.streaming", "paper.networks"),
 }

@@ -5,14 +5,17 @@ import signal
 import threading
 import time
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import typer
 from invoking import invoke
 
 from gpsuq import GPSLinearRegression
+from gpsuq.engine.diagnostics import Finding
 from gpsuq.errors import GPSError, GPSWarning, stopped
-from gpsuq.speaking import going_on, print_json, speaking, watched
+from gpsuq.speaking import print_json, speaking, watched, without_findings
+from paper.record import going_on
 
 
 def end_of(block):
@@ -126,3 +129,13 @@ def test_a_command_that_is_terminated_leaves_no_temporary_files(tmp_path, monkey
     assert result.exit_code == 143, result.output
     assert len(seen) > 1  # the folder that becomes the model
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_a_warning_that_is_a_finding_is_not_said_twice():
+    estimator = SimpleNamespace(findings_=[Finding("still-falling", "the score still falls")])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with without_findings(estimator):
+            warnings.warn(GPSWarning("the score still falls"), stacklevel=1)
+            warnings.warn(GPSWarning("two columns are the same"), stacklevel=1)
+    assert [str(warning.message) for warning in said] == ["two columns are the same"]

@@ -1,15 +1,18 @@
 from ._version import __version__
 from .classify.estimator import GPSClassifier
+from .core.censored import Censored
 from .core.conformal import Conformal
 from .core.distances import MMD, EnergyDistance, SlicedWasserstein
-from .core.distributions import Censored, Ordinal, Truncated, ZeroInflated
 from .core.generators import MLP, FromModule
 from .core.kernels import AdaptiveGaussian, Energy, Gaussian, Laplace, Mixture
 from .core.likelihood import LogScore
 from .core.losses import class_score, predictive_score
 from .core.models import ObservationModel
 from .core.noise import NoisyNetwork, noisify
+from .core.ordinal import Ordinal
 from .core.parameters import Cuts, Location, Parameter, Positive, Rate, Real, Scale, Slope
+from .core.truncated import Truncated
+from .core.zero_inflated import ZeroInflated
 from .engine.settings import Algorithm, Algorithm1, PaperRecipe, Recipe
 from .errors import GPSError, GPSWarning
 from .gps import GPS

@@ -24,9 +24,10 @@ from gpsuq.core.observations import check_choices, observations
 from gpsuq.core.parameters import ParameterMap
 from gpsuq.engine.chains import ChainPlan, Reweight
 from gpsuq.engine.diagnostics import diagnose, exactly_scored
-from gpsuq.engine.generative import CHECKPOINT_EVERY, Problem, TrainingState, init
+from gpsuq.engine.generative import CHECKPOINT_EVERY, TrainingState, init
 from gpsuq.engine.laws import law_scores
 from gpsuq.engine.loop import train
+from gpsuq.engine.problem import Problem
 from gpsuq.engine.progress import training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Algorithm

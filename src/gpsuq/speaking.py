@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from gpsuq.engine.progress import counting_bar
-from gpsuq.errors import GPSError, GPSWarning, stopped
+from gpsuq.errors import GPSError, GPSWarning
 
 OutOption = Annotated[Path, typer.Option("--out", help="Directory for metrics.json and figures.")]
 StepsOption = Annotated[
@@ -29,6 +29,9 @@ CoverageOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
 DataArgument = Annotated[Path, typer.Argument(help="CSV file with a header, or Parquet.")]
+TargetOption = Annotated[str, typer.Option("--target", help="Column to predict.")]
+GroupsOption = Annotated[str | None, typer.Option("--groups", help="Column that names subjects measured repeatedly.")]
+WeightsOption = Annotated[str | None, typer.Option("--weights", help="Column of frequency weights.")]
 DropOption = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
 DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 DecimalOption = Annotated[
@@ -118,19 +121,22 @@ def step(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def going_on(out: Path, *, force: bool) -> Iterator[None]:
-    """Let Ctrl-C or SIGTERM in an experiment tell where its rows, replicates and checkpoints are, and how to go on.
-
-    A command with ``--force`` would delete them when it is given again.
-    """
-    try:
+def without_findings(estimator: Any) -> Iterator[None]:
+    """Hold back what a fit inside warns of where it is among the estimator's findings: the summary says it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GPSWarning)
         yield
-    except (KeyboardInterrupt, SystemExit) as stop:
-        if not out.is_dir() or not any(out.iterdir()):
-            raise
-        again = "again without --force" if force else "again"
-        message = f"interrupted; what was done is in {out}: give the same command {again} to go on from there"
-        raise stopped(stop, message) from None
+    said = {finding.message for finding in estimator.findings_}
+    for warning in caught:
+        if str(warning.message) not in said:
+            warnings.warn(warning.message, stacklevel=1)
+
+
+def mean_and_interval(estimator: Any, table: Any, coverage: float) -> Any:
+    """Return what a regression predicts of every row of a table: mean, lower and upper bound."""
+    result = estimator.predict_interval(table, coverage)
+    result.insert(0, "mean", estimator.predict(table))
+    return result
 
 
 def list_files(console: Console, files: list[Path]) -> None:

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from invoking import invoke
+from invoking import interrupt_networks, invoke
 from saved_models import edited
 from sklearn.datasets import load_iris
 
@@ -181,15 +181,7 @@ def test_an_interrupted_fit_goes_on(table, tmp_path, monkeypatch):
         "--out",
         tmp_path / "m",
     )
-    steps, stop = [], 5
-
-    def rate(*_):
-        steps.append(None)
-        if len(steps) == stop:
-            raise KeyboardInterrupt
-        return 0.01
-
-    monkeypatch.setattr("gpsuq.engine.settings.Recipe.rate", rate)
+    steps = interrupt_networks(monkeypatch, 5)
     stopped = invoke(*command)
     assert stopped.exit_code == 130
     assert "same command again" in words(stopped)
@@ -203,15 +195,7 @@ def test_an_interrupted_fit_goes_on(table, tmp_path, monkeypatch):
 def test_another_command_after_an_interrupted_one_starts_anew(table, tmp_path, monkeypatch):
     table.to_csv(tmp_path / "iris.csv", index=False)
     command = ("fit", "classifier", tmp_path / "iris.csv", "--target", "species", "--epochs", 4)
-    steps = []
-
-    def rate(*_):
-        steps.append(None)
-        if len(steps) == 5:
-            raise KeyboardInterrupt
-        return 0.01
-
-    monkeypatch.setattr("gpsuq.engine.settings.Recipe.rate", rate)
+    interrupt_networks(monkeypatch, 5)
     assert invoke(*command, "--out", tmp_path / "m").exit_code == 130
     again = invoke(*command, "--seed", 7, "--out", tmp_path / "m")
     assert again.exit_code == 0, again.output

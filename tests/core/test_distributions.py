@@ -18,7 +18,7 @@ from torch.distributions import (
 )
 
 from gpsuq import Censored, GPSError, Ordinal, Truncated, ZeroInflated
-from gpsuq.core.distributions import has_quantiles
+from gpsuq.core.bounded import has_quantiles
 
 ONE = torch.ones((), dtype=torch.float64)
 SIZE = 100_000

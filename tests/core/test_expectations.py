@@ -28,7 +28,7 @@ from torch.distributions import (
 from torch.distributions import Laplace as LaplaceDistribution
 
 from gpsuq.core import expectations, forms, outcomes, supports
-from gpsuq.core.distributions import Censored, Ordinal, Truncated, ZeroInflated
+from gpsuq.core.censored import Censored
 from gpsuq.core.expectations import (
     draw_shifts,
     exact_score,
@@ -37,6 +37,9 @@ from gpsuq.core.expectations import (
     register_kernel_pair,
 )
 from gpsuq.core.kernels import AdaptiveGaussian, Energy, Gaussian, Kernel, Laplace, Mixture
+from gpsuq.core.ordinal import Ordinal
+from gpsuq.core.truncated import Truncated
+from gpsuq.core.zero_inflated import ZeroInflated
 from gpsuq.errors import GPSError
 
 C, N, M = 2, 3, 6

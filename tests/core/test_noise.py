@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from gpsuq import GPSError, noisify
-from gpsuq.core.noise import NoisyLinear, NoisyNetwork
+from gpsuq.core.noise import NoisyNetwork
+from gpsuq.core.noisy_layer import NoisyLinear
 from paper.networks import paper_cnn
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from invoking import invoke
+from invoking import interrupt_networks, invoke
 from torch import nn
 from torch.distributions import Normal
 
@@ -246,15 +246,7 @@ def test_the_demo_goes_on(tmp_path, stop_after, small_demo):
 def test_an_experiment_with_networks_goes_on(tmp_path, monkeypatch):
     command = ["paper", "mnist", "--data", "digits", "--epochs", "3", "--methods", "plain", "--seeds", "0"]
     command += ["--out", str(tmp_path)]
-    seen = []
-
-    def stopping(*arguments):
-        seen.append(None)
-        if len(seen) == 30:
-            raise KeyboardInterrupt
-        return 0.01
-
-    monkeypatch.setattr("gpsuq.engine.settings.Recipe.rate", stopping)
+    seen = interrupt_networks(monkeypatch, 30)
     stopped = invoke(*command)
     assert stopped.exit_code == 130
     assert f"is in {tmp_path}" in " ".join(stopped.stderr.replace("\n", "").split())

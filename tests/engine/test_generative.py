@@ -14,8 +14,10 @@ from gpsuq.core.observations import observations
 from gpsuq.core.parameters import ParameterMap
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.checkpoints import BEFORE, FILE
-from gpsuq.engine.generative import Problem, _condition_gradients, evaluate, init, predictive_spread
+from gpsuq.engine.generative import _condition_gradients, init
 from gpsuq.engine.loop import take_step, train
+from gpsuq.engine.problem import Problem
+from gpsuq.engine.scoring import evaluate, predictive_spread
 from gpsuq.engine.sources import ArraySource
 from gpsuq.errors import CheckpointError, DivergenceError, GPSError, GPSWarning
 

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from gpsuq.core.observations import observations
 from gpsuq.core.seeds import seeded
 from gpsuq.engine.chains import ChainPlan
-from gpsuq.engine.sources import ArraySource, LoaderSource, shared_out
+from gpsuq.engine.sources import ArraySource, LoaderSource
 from gpsuq.errors import GPSError
 
 PLAN = ChainPlan(2, None, 0.0)
@@ -29,19 +29,6 @@ def test_batches_are_addressed_by_step():
     assert values(make(), range(20))[13:] == values(make(), range(13, 20))
 
 
-@pytest.fixture
-def process(monkeypatch):
-    """Let this process be one of several."""
-
-    def be(rank, n_ranks):
-        for module in ("ranks", "sources"):
-            monkeypatch.setattr(f"gpsuq.engine.{module}.several", lambda: n_ranks > 1)
-            monkeypatch.setattr(f"gpsuq.engine.{module}.rank", lambda: rank)
-            monkeypatch.setattr(f"gpsuq.engine.{module}.n_ranks", lambda: n_ranks)
-
-    return be
-
-
 @pytest.mark.parametrize("n_ranks", [2, 3, 12])
 def test_processes_share_a_batch(process, n_ranks):
     """Together they take every row once, and the mean of what they count is the mean over all; 12 have 10 rows."""
@@ -55,32 +42,6 @@ def test_processes_share_a_batch(process, n_ranks):
         mean += float((weight[0] * batch.y.flatten()).mean()) / n_ranks
     assert sorted(seen) == sorted(whole)
     assert mean == pytest.approx(sum(whole) / 10)
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_processes_share_the_batches_of_a_loader(process, streamed):
-    """Rows in memory are read by one process each; of a stream that cannot be sharded every process keeps its share."""
-    whole = DataLoader(Stream(), batch_size=3) if streamed else loader(shuffle=False)
-    expected = [list(map(float, _outcomes(item))) for item in whole]
-    parts = []
-    for rank in range(2):
-        process(rank, 2)
-        parts.append([list(map(float, _outcomes(item))) for item in shared_out(whole)])
-    for batch, one, other in zip(expected, *parts, strict=True):
-        assert sorted({*one, *other}) == batch
-        assert len(one) + len(other) == max(2, len(batch))
-
-
-def test_batches_of_a_single_row_can_be_left_out(process):
-    for n_ranks in (1, 2):
-        process(0, n_ranks)
-        assert len(list(shared_out(DataLoader(Stream(), batch_size=3), 2))) == 2
-        items = list(shared_out(DataLoader(TensorDataset(torch.arange(11.0)), batch_size=5), 2))
-        assert len(items) == 2
-
-
-def _outcomes(item):
-    return item if isinstance(item, torch.Tensor) else item[-1]
 
 
 class Noisy(torch.utils.data.Dataset):

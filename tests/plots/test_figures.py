@@ -1,6 +1,5 @@
 """Figures have labels, units and everything that they are said to show."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,12 +16,6 @@ from gpsuq.spatial import Grid, Window, l_envelope
 
 SQUARE = Window.rectangle(0, 1, 0, 1)
 HOLED = shapely.box(0, 0, 4, 1).difference(shapely.Point(2, 0.5).buffer(0.2))
-
-
-@pytest.fixture(autouse=True)
-def close():
-    yield
-    plt.close("all")
 
 
 @pytest.mark.parametrize(

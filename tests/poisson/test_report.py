@@ -1,6 +1,5 @@
 import re
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -10,12 +9,6 @@ from gpsuq.reports.page import Picture
 from gpsuq.spatial import CovariateGrid, Envelope, Window
 
 R = np.linspace(0.0, 0.2, 5)
-
-
-@pytest.fixture(autouse=True)
-def close():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 
 from gpsuq.plots.diagnostics import MOST_BARS, observed_and_predicted
@@ -11,12 +10,6 @@ from gpsuq.plots.style import COLORS
 from gpsuq.regress.plots import density_strips, effect_curves
 
 LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def labels(figure):

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import pyplot as plt
 
 from gpsuq import GPSError, GPSRegressor
 from gpsuq.regress.effects import effect, importance
@@ -20,12 +19,6 @@ from gpsuq.regress.report import (
 from gpsuq.reports.page import Picture, Table, Text, render
 
 pytestmark = pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def made(n, seed=0):

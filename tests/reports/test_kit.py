@@ -15,12 +15,6 @@ from gpsuq.reports.page import Gallery, Hints, Page, Picture, Section, Table, Te
 DARK, LIGHT = "rgb(18, 18, 18)", "rgb(255, 255, 255)"
 
 
-@pytest.fixture(autouse=True)
-def no_open_figures():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def page():
     rows = pd.DataFrame(
@@ -63,7 +57,7 @@ def test_sections_fold_out_by_keyboard_and_by_address(page, browser, tmp_path):
     unfold = tab.locator("button[name=unfold]")
     unfold.click()
     assert tab.get_by_text("Said.").is_visible()
-    assert unfold.inner_text() == "Fold all"
+    tab.get_by_role("button", name="Fold all", exact=True).wait_for()  # sections tell a moment later that they are open
     tab.goto(f"{tab.url}#text")
     tab.reload()
     assert tab.get_by_text("Said.").is_visible()

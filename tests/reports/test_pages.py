@@ -5,7 +5,6 @@ import os
 import re
 import warnings
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,13 +45,6 @@ from paper.networks import feed_forward
 from paper.page import experiment_page
 
 EVIL = "<script>alert(1)</script>"
-
-
-@pytest.fixture(autouse=True)
-def no_open_figures():
-    """Close the figures of pages that a test did not write."""
-    yield
-    plt.close("all")
 
 
 def is_alone(html):

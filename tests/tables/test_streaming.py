@@ -12,9 +12,8 @@ from two_ranks import Threads
 
 from gpsuq import GPS, Algorithm, GPSError, Location, ObservationModel
 from gpsuq.tables import streaming
-from gpsuq.tables.parquet import ParquetTable
 from gpsuq.tables.reading import split_table
-from gpsuq.tables.streaming import ParquetRows, Smallest, dealt, sampled
+from gpsuq.tables.streaming import ParquetRows
 
 
 @pytest.fixture
@@ -117,12 +116,6 @@ def test_shards_have_every_row_once_and_nearly_as_many_each(folder, n_shards, mo
     assert max(sizes) - min(sizes) <= 0.1 * max(sizes) + 10
 
 
-def test_many_row_groups_are_dealt_whole():
-    shards = dealt([1000] * 40 + [10], 4)
-    assert all(piece.parts == 1 for shard in shards for piece in shard)
-    assert sorted(piece.group for shard in shards for piece in shard) == list(range(41))
-
-
 def test_an_epoch_has_every_row_at_most_once_in_an_order_of_its_own(folder, table):
     rows = ParquetRows(folder, "y", drop=["w"], batch_size=50)
     epochs = []
@@ -144,7 +137,7 @@ def test_an_epoch_has_every_row_at_most_once_in_an_order_of_its_own(folder, tabl
 
 
 def test_the_buffer_keeps_every_row_when_it_is_smaller_than_the_table(folder, monkeypatch):
-    monkeypatch.setattr(streaming, "_BUFFER", 120)
+    monkeypatch.setattr("gpsuq.tables.blocks._BUFFER", 120)
     rows = torch.cat([batch[3] for batch in ParquetRows(folder, "y", batch_size=7)])
     assert len(rows) == len(set(rows.tolist())) == 700
 
@@ -157,26 +150,6 @@ def test_workers_share_an_epoch(folder):
     rows = torch.cat(batches).tolist()
     assert len(rows) == 700
     assert len(set(rows)) > 600
-
-
-def test_the_sample_does_not_depend_on_who_reads(rng):
-    rows = np.arange(5000)
-    whole, parts, merged = Smallest(100, 3), [Smallest(100, 3) for _ in range(3)], Smallest(100, 3)
-    whole.add(rows)
-    for part, some in zip(parts, np.array_split(rng.permutation(rows), 3), strict=True):
-        for few in np.array_split(some, 20):
-            part.add(few)
-        merged.add(*part.taken())
-    assert np.array_equal(whole.taken()[0], merged.taken()[0])
-    assert len(whole.taken()[0]) == 100
-    assert 2000 < whole.taken()[0].mean() < 3000
-
-
-def test_some_rows_of_a_table_keep_their_numbers(folder, table, monkeypatch):
-    monkeypatch.setattr(streaming, "SAMPLE", 50)
-    some = sampled(ParquetTable(folder))
-    assert len(some) == 50
-    pd.testing.assert_frame_equal(some, table.loc[some.index], check_dtype=False)
 
 
 def test_two_processes_learn_together_what_one_learns(folder, monkeypatch):

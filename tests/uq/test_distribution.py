@@ -103,7 +103,7 @@ def test_predictions_are_mixtures_over_draws(uq):
 def test_predictions_in_chunks_stay_the_same_size(uq, monkeypatch):
     X = np.random.default_rng(1).normal(size=(40, 2))
     in_one = uq.predict_mean(X)
-    monkeypatch.setattr("gpsuq.uq.distribution._ROWS", 7)
+    monkeypatch.setattr("gpsuq.uq.predictions.ROWS", 7)
     assert np.allclose(uq.predict_mean(X), in_one)
     assert uq.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (3, 40)
 
@@ -182,8 +182,6 @@ def test_tables_of_draws(uq):
 
 
 def test_plots(uq):
-    import matplotlib.pyplot as plt
-
     figure = uq.plot_marginals(n_draws=100)
     labels = [axis.get_xlabel() for axis in figure.axes if axis.get_visible()]
     assert labels == ["slope[x0]", "slope[x1]", "sigma"]  # the intercept is shared
@@ -191,7 +189,6 @@ def test_plots(uq):
     assert grid.axes[2].get_xlabel() == "slope[x0]"
     with pytest.raises(GPSError, match="no parameters named"):
         uq.plot_pairs(parameters=["beta"])
-    plt.close("all")
 
 
 def test_too_many_parameters_for_one_figure_are_refused(short, rng):

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import column_or_1d
 from torch import Tensor, nn
 
-from gpsuq.core.observations import check_finite_rows, lost_digits
+from gpsuq.core.arrays import check_finite_rows, lost_digits
 from gpsuq.core.seeds import unmoved
 from gpsuq.errors import GPSError, listed, warn
 from gpsuq.tables.reading import quoted

@@ -37,8 +37,8 @@ from gpsuq.classify.networks import default_network
 from gpsuq.classify.plots import threshold_curves
 from gpsuq.classify.sequential import MeanTest, SequentialTest, draws_in_looks
 from gpsuq.classify.thresholds import by_threshold, threshold_for_coverage, threshold_for_error, thresholds_by_class
+from gpsuq.core.arrays import check_finite_rows
 from gpsuq.core.noise import Seen
-from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import seed_from, seeded, unmoved
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.fingerprint import fingerprint

@@ -244,7 +244,7 @@ def _judged(model: Path, data: Path, target: str | None, decimal: Decimal | None
     from gpsuq.storage import part_of
     from gpsuq.tables.parquet import ParquetTable, is_streamed
     from gpsuq.tables.reading import check_columns, read_table
-    from gpsuq.tables.streaming import sampled
+    from gpsuq.tables.sample import sampled
 
     estimator = _predictor(model, "and --data is for regressions and classifiers")
     stream = ParquetTable(data) if is_streamed(data) else None

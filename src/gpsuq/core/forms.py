@@ -24,11 +24,14 @@ from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal
 
 from gpsuq.core import normals
-from gpsuq.core.distributions import Censored, Truncated, ZeroInflated, example_of
+from gpsuq.core.censored import Censored
+from gpsuq.core.distributions import example_of
 from gpsuq.core.fused import Shifts, gaussian_normal_score
 from gpsuq.core.kernels import Energy, Gaussian, Kernel, Mixture
 from gpsuq.core.supports import compact
 from gpsuq.core.terms import DRAW_DIM, Terms, base_distribution, multiplied, roll
+from gpsuq.core.truncated import Truncated
+from gpsuq.core.zero_inflated import ZeroInflated
 
 Parameters = Mapping[str, Tensor]
 KernelMean = Callable[[Any, Tensor, Parameters], Tensor]

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
-from gpsuq.core.distributions import ZeroInflated, defines, example_of, has_quantiles, is_discrete
+from gpsuq.core.bounded import has_quantiles
+from gpsuq.core.distributions import defines, example_of, is_discrete
 from gpsuq.core.fused import Shifts
 from gpsuq.core.kernels import Kernel
 from gpsuq.core.terms import (
@@ -22,6 +23,7 @@ from gpsuq.core.terms import (
     weighed,
     weighted_sum,
 )
+from gpsuq.core.zero_inflated import ZeroInflated
 from gpsuq.errors import GPSError
 
 DEFAULT_OUTCOMES = 5

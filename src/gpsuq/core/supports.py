@@ -19,8 +19,12 @@ from torch.distributions import (
 )
 from torch.nn.functional import logsigmoid
 
-from gpsuq.core.distributions import Censored, Ordinal, Truncated, ZeroInflated, defines, example_of, is_discrete
+from gpsuq.core.censored import Censored
+from gpsuq.core.distributions import defines, example_of, is_discrete
 from gpsuq.core.fused import LOWEST_EXPONENT, poisson_half_sums
+from gpsuq.core.ordinal import Ordinal
+from gpsuq.core.truncated import Truncated
+from gpsuq.core.zero_inflated import ZeroInflated
 
 TAIL_MASS = 1e-5
 """Largest probability that truncating an infinite support may leave out."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,14 +12,8 @@ from gpsuq.core.expectations import DEFAULT_OUTCOMES, base_distribution, exact_s
 from gpsuq.core.kernels import Gaussian, Kernel, Laplace, Mixture
 from gpsuq.core.likelihood import LogScore
 from gpsuq.core.supports import GRID_POINTS, has_density_alone
-from gpsuq.engine.generative import (
-    TrainingState,
-    evaluate,
-    noise_variance,
-    predictive_spread,
-    sampled_predictive,
-    some_rows,
-)
+from gpsuq.engine.generative import TrainingState
+from gpsuq.engine.scoring import evaluate, noise_variance, predictive_spread, sampled_predictive, some_rows
 from gpsuq.errors import GPSError
 
 _COLLAPSED_SPREAD = 1e-4  # of the variance of y
@@ -43,19 +36,11 @@ class Finding:
     message: str
 
 
-def diagnose(state: TrainingState, expected: Collection[str] = ()) -> list[Finding]:
-    """Run every check on a finished training state but those whose findings are ``expected``."""
-    checks: dict[str, Callable[[], Finding | None]] = {
-        "few-observations": lambda: _too_few_observations(state),
-        "sampled": lambda: _sampled(state),
-        "no-overlap": lambda: _no_overlap(state),
-        "got-worse": lambda: _got_worse(state),
-        "still-falling": lambda: _still_falling(state),
-        "chains-disagree": lambda: _chains_disagree(state),
-    }
-    found = [check() for code, check in checks.items() if code not in expected]
-    found += _collapses(state)
-    return [finding for finding in found if finding is not None and finding.code not in expected]
+def diagnose(state: TrainingState) -> list[Finding]:
+    """Run every check on a finished training state."""
+    checks = (_too_few_observations, _sampled, _no_overlap, _got_worse, _still_falling, _chains_disagree)
+    found = [check(state) for check in checks]
+    return [finding for finding in [*found, *_collapses(state)] if finding is not None]
 
 
 def _too_few_observations(state: TrainingState) -> Finding | None:

@@ -16,23 +16,18 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
-from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution
+from torch import Tensor
 
-from gpsuq.core.distances import Distance
-from gpsuq.core.expectations import DRAW_DIM, Terms, base_distribution, encode, predictive_mean
-from gpsuq.core.generators import Generator, even_normals
+from gpsuq.core.expectations import encode
+from gpsuq.core.generators import Generator
 from gpsuq.core.models import ObservationModel
-from gpsuq.core.observations import Batch, evenly_spaced
-from gpsuq.core.seeds import seeded
-from gpsuq.engine.chains import ChainPlan
+from gpsuq.core.observations import Batch
 from gpsuq.engine.checkpoints import optimizer_tensors, restore_optimizer
 from gpsuq.engine.fingerprint import fingerprint
 from gpsuq.engine.plateau import Plateau
-from gpsuq.engine.ranks import gathered, n_ranks, rank, summed
-from gpsuq.engine.settings import Algorithm
-from gpsuq.engine.sources import BatchSource
+from gpsuq.engine.problem import Problem
+from gpsuq.engine.ranks import n_ranks, rank, summed
+from gpsuq.engine.scoring import PredictiveLoss, ScoredChains, draw_noise, evaluate, noise_variance
 from gpsuq.engine.task import Task
 from gpsuq.engine.trial import try_model
 from gpsuq.errors import DivergenceError, GPSError, warn
@@ -44,59 +39,6 @@ _SCORES = ("best_scores", "last_scores", "stale", "skipped")
 _HISTORY = ("fit", "pair", "held_out")
 _NUMBERS = ("step", "phase", "phase_start", "noise_variance", "finished")
 _PLATEAU = ("waited", "left")
-
-
-class PredictiveLoss(nn.Module):
-    """Noise and a batch to the loss terms of every chain and observation; one module, so that Fabric sees all of it."""
-
-    def __init__(self, generator: Generator, model: ObservationModel, distance: Distance, spread_unit: float) -> None:
-        super().__init__()
-        self.generator = generator
-        self.model = model
-        self.distance = distance
-        self.spread_unit = spread_unit
-
-    def predictive(self, noise: Tensor, batch: Batch) -> Distribution:
-        """Return the distribution of the batch for each draw."""
-        return self.model(self.generator(noise, batch.seen), batch.x, one_y=batch.one_y)
-
-    def forward(
-        self,
-        noise: Tensor,
-        y: Tensor,
-        x: Tensor | None,
-        mask: Tensor | None,
-        w: Tensor | None,
-        n_outcomes: int | None,
-        with_spread: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the two terms of the score and the spread, each (chain, observation)."""
-        batch = Batch(y, x, mask, w)
-        predictive = self.predictive(noise, batch)
-        fit, pair = self.distance.terms(predictive, batch, n_outcomes)
-        spread = predictive_spread(predictive, batch.mask) / self.spread_unit if with_spread else torch.zeros_like(fit)
-        return fit, pair, spread
-
-
-def predictive_spread(predictive: Distribution, mask: Tensor | None = None) -> Tensor:
-    """Variance over draws of E[Y | theta, x], summed over the coordinates of an observation: (chain, observation).
-
-    For a classifier Y is the one-hot vector, so this is the variance of the class probabilities.
-    """
-    try:
-        mean = predictive_mean(predictive)
-    except NotImplementedError as error:
-        raise GPSError(f"{type(predictive).__name__} has no mean, so spread_weight must be 0") from error
-    # Written out: torch's own var takes ten times as long along a short dimension.
-    n_draws = mean.shape[DRAW_DIM]
-    variance = (mean - mean.mean(DRAW_DIM, keepdim=True)).square().sum(DRAW_DIM) / (n_draws - 1)
-    if variance.dim() == DRAW_DIM:
-        return variance
-    if mask is not None:
-        seen = mask.squeeze(DRAW_DIM)
-        seen = seen.unsqueeze(-1) if seen.dim() < variance.dim() else seen
-        variance = torch.where(seen, variance, torch.zeros_like(variance))
-    return variance.flatten(DRAW_DIM).sum(-1)
 
 
 @dataclass
@@ -113,37 +55,10 @@ class History:
         return torch.stack(self.fit) + torch.stack(self.pair)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is fixed during training."""
-
-    source: BatchSource
-    plan: ChainPlan
-    algorithm: Algorithm
-    distance: Distance
-    seed: int
-    fabric: Fabric
-    evaluation_draws: int = 200
-    evaluation_rows: int = 400  # scored at once, so that memory stays bounded
-    together: bool = False  # chains stop, and go back to their best state, together: by the mean over all of them
-
-    @property
-    def n_phases(self) -> int:
-        """Two where the distance wants to be refined by the noise that the fit found, else one."""
-        return 1 if self.distance.refine(1.0) is None or self.algorithm.n_steps < 2 else 2
-
-    def phase_steps(self, phase: int) -> int:
-        """Return the steps of a phase; together they make ``n_steps``."""
-        half = self.algorithm.n_steps // self.n_phases
-        return self.algorithm.n_steps - half if phase == self.n_phases - 1 and self.n_phases > 1 else half
-
-
 @dataclass
-class TrainingState(Task):
+class TrainingState(ScoredChains, Task):
     """Chains in training: everything that changes, and all that is needed to resume it."""
 
-    problem: Problem
-    loss: PredictiveLoss
     module: Any  # the loss as Fabric wrapped it
     optimizer: Any
     step: int = 0
@@ -159,11 +74,6 @@ class TrainingState(Task):
     history: History = field(default_factory=History)
     finished: bool = False
     keep_every: int = CHECKPOINT_EVERY
-
-    @property
-    def generator(self) -> Generator:
-        """The generator being trained."""
-        return self.loss.generator
 
     @property
     def n_steps(self) -> int:  # type: ignore[override]
@@ -315,15 +225,7 @@ def _inputs(state: TrainingState) -> tuple[Tensor, Batch, Tensor]:
     batch, weight = state.problem.source.batch(state.step)
     rows = len(batch) if generator.conditional or not algorithm.shared_noise else 1
     shape = (state.problem.plan.n_chains, rows, algorithm.n_draws, generator.noise_dim)
-    return _noise(state, shape), batch.to(device, dtype), weight.to(device, dtype)
-
-
-def _noise(state: TrainingState, shape: tuple[int, ...]) -> Tensor:
-    """Draw noise: independent where the distance compares draws with each other, spread evenly where it does not."""
-    like = state.generator.shared
-    if state.loss.distance.pairs_draws:
-        return torch.randn(shape, device=like.device, dtype=like.dtype)
-    return even_normals(shape, like)
+    return draw_noise(state, shape), batch.to(device, dtype), weight.to(device, dtype)
 
 
 def _condition_gradients(state: TrainingState, clip: float | None, stopped: Tensor) -> None:
@@ -376,45 +278,6 @@ def _culprits(state: TrainingState) -> str:
         if gradient is not None and not bool(torch.isfinite(gradient).all())
     ]
     return f": the score has none with respect to {', '.join(named)}" if named else ""
-
-
-def evaluate(state: TrainingState, batch: Batch, repeat: int = 0) -> Terms:
-    """Score observations with the same noise at every call, so that states can be compared: (chain, observation).
-
-    Another ``repeat`` takes other noise. Processes divide the work, and all of them return the whole.
-    """
-    terms = {}
-    for start in range(0, len(batch), state.problem.evaluation_rows)[rank() :: n_ranks()]:
-        rows = batch.part(slice(start, start + state.problem.evaluation_rows))
-        # A generator that sees x has noise of its own for each row; otherwise all rows see the same draws.
-        address = (repeat, start) if state.generator.conditional else (repeat,)
-        with torch.no_grad(), seeded(state.problem.seed, "outcomes", repeat, start):
-            predictive, rows = sampled_predictive(state, rows, "evaluate", *address)
-            terms[start] = [term.cpu() for term in state.loss.distance.precise().terms(predictive, rows)]
-    found = {start: part for parts in gathered(terms) for start, part in parts.items()}
-    return Terms(*(torch.cat(parts, 1) for parts in zip(*(found[start] for start in sorted(found)), strict=True)))
-
-
-def sampled_predictive(state: TrainingState, batch: Batch, purpose: str, *index: int) -> tuple[Distribution, Batch]:
-    """Return the predictive of a batch for draws addressed by purpose and index, and the batch on its device."""
-    generator = state.generator
-    device, dtype = generator.shared.device, generator.shared.dtype
-    batch = batch.to(device, dtype)
-    rows = len(batch) if generator.conditional else 1
-    shape = (state.problem.plan.n_chains, rows, state.problem.evaluation_draws, generator.noise_dim)
-    before = state.loss.training
-    state.loss.eval()
-    try:
-        with torch.no_grad(), seeded(state.problem.seed, purpose, *index):
-            return state.loss.predictive(_noise(state, shape), batch), batch
-    finally:
-        state.loss.train(before)
-
-
-def some_rows(problem: Problem) -> Batch:
-    """Return a few hundred observations, evenly spaced and the same in every process."""
-    data = problem.source.sample
-    return data.rows(evenly_spaced(len(data), min(len(data), problem.evaluation_rows)))
 
 
 def _remember_best(state: TrainingState, scores: Tensor) -> None:
@@ -482,24 +345,6 @@ def enter_phase(state: TrainingState, phase: int, variance: float | None) -> Non
     state.best, state.best_scores, state.last_scores = None, None, None
     state.stale = torch.zeros_like(state.stale)
     state.plateau = None if state.plateau is None else Plateau()
-
-
-def noise_variance(state: TrainingState) -> float | None:
-    """Median over draws and observations of Var(Y | theta, x), summed over coordinates; None where it is unknown."""
-    predictive, batch = sampled_predictive(state, some_rows(state.problem), "noise-variance")
-    if isinstance(base_distribution(predictive), Categorical):
-        return None
-    try:
-        variance = predictive.variance
-    except NotImplementedError:
-        return None
-    if variance.dim() > DRAW_DIM + 1:
-        if batch.mask is not None:
-            variance = torch.where(batch.mask, variance, torch.zeros_like(variance))
-        variance = variance.flatten(DRAW_DIM + 1).sum(-1)
-    variance = variance[torch.isfinite(variance)]
-    median = float(variance.median()) if variance.numel() else 0.0
-    return median if median > 0 else None
 
 
 def _report_failed(state: TrainingState) -> None:

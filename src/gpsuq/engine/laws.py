@@ -6,7 +6,8 @@ import math
 
 import pandas as pd
 
-from gpsuq.engine.generative import TrainingState, evaluate
+from gpsuq.engine.generative import TrainingState
+from gpsuq.engine.scoring import evaluate
 
 
 def law_scores(free: TrainingState, affine: TrainingState) -> pd.DataFrame:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pandas as pd
 
 from gpsuq.engine.chains import ChainPlan
-from gpsuq.engine.generative import TrainingState, evaluate
+from gpsuq.engine.generative import TrainingState
+from gpsuq.engine.scoring import evaluate
 from gpsuq.errors import GPSError
 
 SPREAD_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)

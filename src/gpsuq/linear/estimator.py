@@ -19,10 +19,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gpsuq.core import mixtures
+from gpsuq.core.arrays import check_finite_rows, checked_weight
 from gpsuq.core.generators import MLP
+from gpsuq.core.groups import group_codes
 from gpsuq.core.intervals import check_coverage
 from gpsuq.core.kernels import squared_robust_scale
-from gpsuq.core.observations import check_finite_rows, checked_weight, group_codes
 from gpsuq.core.seeds import quasi_normal, random_block, seed_from
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.checkpoints import resumable

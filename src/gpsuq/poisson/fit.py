@@ -25,9 +25,11 @@ from gpsuq.core.models import ObservationModel
 from gpsuq.core.parameters import DataScale, ParameterMap, Real
 from gpsuq.core.seeds import derive_seed
 from gpsuq.engine.chains import ChainPlan
-from gpsuq.engine.generative import Problem, TrainingState, evaluate, init
+from gpsuq.engine.generative import TrainingState, init
 from gpsuq.engine.loop import train
+from gpsuq.engine.problem import Problem
 from gpsuq.engine.progress import training_bar
+from gpsuq.engine.scoring import evaluate
 from gpsuq.engine.settings import Algorithm
 from gpsuq.errors import DivergenceError
 from gpsuq.poisson.counts import BlockScore

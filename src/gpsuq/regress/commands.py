@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,35 +13,40 @@ from gpsuq.speaking import (
     DecimalOption,
     DropOption,
     ForceOption,
+    GroupsOption,
     JsonOption,
     SeedOption,
     StepsOption,
+    TargetOption,
+    WeightsOption,
     list_files,
+    mean_and_interval,
     print_found,
     print_json,
     print_left_out,
     speaking,
     step,
     watched,
+    without_findings,
 )
 
 _FAMILIES = "normal, student-t, laplace, lognormal, poisson, negative-binomial or beta"
 _MOST_SHOWN = 50
 
+predicted = mean_and_interval  # for gpsuq predict
+
 
 def fit(
     data: DataArgument,
-    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    target: TargetOption,
     out: Annotated[Path, typer.Option("--out", help="Directory for the model, rows.csv, a report and a figure.")],
     family: Annotated[str, typer.Option("--family", help=f"Distribution of the target: {_FAMILIES}.")] = "normal",
     conformal: Annotated[
         float | None,
         typer.Option("--conformal", help="Share of the rows to set apart, so that intervals cover by construction."),
     ] = None,
-    groups: Annotated[
-        str | None, typer.Option("--groups", help="Column that names subjects measured repeatedly.")
-    ] = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="Column of frequency weights.")] = None,
+    groups: GroupsOption = None,
+    weights: WeightsOption = None,
     drop: DropOption = None,
     drop_missing: Annotated[
         bool,
@@ -60,7 +64,6 @@ def fit(
     """
     with speaking() as console:
         from gpsuq.engine.checkpoints import resumable, unfinished
-        from gpsuq.errors import GPSWarning
         from gpsuq.plots.diagnostics import observed_and_predicted
         from gpsuq.plots.style import save_figure
         from gpsuq.regress.estimator import DEFAULT_STEPS, GPSRegressor
@@ -88,13 +91,8 @@ def fit(
             progress=watched(),
         )
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", GPSWarning)
+            with without_findings(estimator):
                 estimator.fit(table.X, table.y, table.weights, groups=table.groups)
-            said = {finding.message for finding in estimator.findings_}  # the summary has them
-            for warning in caught:
-                if str(warning.message) not in said:
-                    warnings.warn(warning.message, stacklevel=1)
             X, y = numbered(table.X), table.y
             with step("judging rows and writing the report"):
                 rows = estimator.explain_rows(X, y, fitted=True)
@@ -119,13 +117,6 @@ def fit(
     held = ", ".join(f"{float(level):.0%} intervals {share:.1%}" for level, share in checks["coverage"].items())
     console.print(f"Of {seen}, these hold: {held}.", highlight=False)
     list_files(console, files)
-
-
-def predicted(estimator: Any, table: Any, coverage: float) -> Any:
-    """Return the mean and the interval of every row of a table."""
-    result = estimator.predict_interval(table, coverage)
-    result.insert(0, "mean", estimator.predict(table))
-    return result
 
 
 def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from gpsuq.core.arrays import checked_weight
 from gpsuq.core.conformal import Conformal
 from gpsuq.core.distances import MMD, EnergyDistance
 from gpsuq.core.generators import GeneratorSpec, as_generator_spec
 from gpsuq.core.kernels import Gaussian
 from gpsuq.core.kernels import Mixture as KernelMixture
 from gpsuq.core.models import ObservationModel
-from gpsuq.core.observations import checked_weight
 from gpsuq.core.seeds import derive_seed, seed_from
 from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import whole_or_not_at_all

@@ -35,8 +35,9 @@ from gpsuq.core.parameters import ParameterMap
 from gpsuq.core.seeds import derive_seed, quasi_normal
 from gpsuq.engine.chains import ChainPlan
 from gpsuq.engine.diagnostics import Finding
-from gpsuq.engine.generative import Problem, init
+from gpsuq.engine.generative import init
 from gpsuq.engine.loop import train
+from gpsuq.engine.problem import Problem
 from gpsuq.engine.progress import stage, training_bar
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
+from gpsuq.core.arrays import check_finite_rows
 from gpsuq.core.conformal import Conformal
 from gpsuq.core.intervals import check_coverage
-from gpsuq.core.observations import check_finite_rows
 from gpsuq.core.seeds import derive_seed
 from gpsuq.errors import GPSError
 from gpsuq.plots.diagnostics import observed_and_predicted
@@ -51,9 +51,7 @@ class Predictive:
 
     def predict(self, X: Any) -> Array:
         """Return the mean of the predictive at every row, (n,), or (n, outputs)."""
-        found = [np.column_stack([self._mean(p, j) for j in range(self.fit_.n_outputs)]) for _, p in self._blocks(X)]
-        means = np.concatenate(found)
-        return means if self._several else means[:, 0]
+        return self._of_rows(X, lambda _, p, j: self._mean(p, j))
 
     def _mean(self, parameters: dict[str, Array], output: int) -> Array:
         fit, own = self.fit_, output_of(parameters, output)
@@ -102,11 +100,7 @@ class Predictive:
     def predict_cdf(self, X: Any, y: Any) -> Array:
         """Return the probability of at most y at every row: uniform over rows where the predictive is right."""
         targets = self._outcomes(X, y)
-        found = []
-        for seen, p in self._blocks(X):
-            found.append(np.column_stack([self._rank(p, targets[seen], j) for j in range(self.fit_.n_outputs)]))
-        ranks = np.concatenate(found)
-        return ranks if self._several else ranks[:, 0]
+        return self._of_rows(X, lambda seen, p, j: self._rank(p, targets[seen], j))
 
     def _rank(self, parameters: dict[str, Array], targets: Array, output: int) -> Array:
         own, mean, variance = self._moments(parameters, output)
@@ -119,22 +113,17 @@ class Predictive:
         Real numbers lie anywhere in the range of y with a share of 1 / (n + 1), n rows having been left out in
         training: so few cannot tell that an outcome is impossible.
         """
-        fit, targets = self.fit_, self._outcomes(X, y)
-        found = []
-        for seen, p in self._blocks(X):
-            columns = []
-            for j in range(fit.n_outputs):
-                own, mean, variance = self._moments(p, j)
-                density = np.exp(fit.family.outcome.log_density(targets[seen, j], own, fit.weights))
-                if not fit.family.outcome.discrete:
-                    density = density * self._steepness(own, targets[seen, j], j, mean, variance)
-                    density = fit.with_background(density, targets[seen, j]) / fit.scale[j]
-                if fit.family.units == "log":
-                    density = density / fit.from_units(targets[seen, j], j)
-                columns.append(density)
-            found.append(np.column_stack(columns))
-        densities = np.concatenate(found)
-        return densities if self._several else densities[:, 0]
+        targets = self._outcomes(X, y)
+        return self._of_rows(X, lambda seen, p, j: self._density(p, targets[seen, j], j))
+
+    def _density(self, parameters: dict[str, Array], y: Array, output: int) -> Array:
+        fit, outcome = self.fit_, self.fit_.family.outcome
+        own, mean, variance = self._moments(parameters, output)
+        density = np.exp(outcome.log_density(y, own, fit.weights))
+        if not outcome.discrete:
+            density = density * self._steepness(own, y, output, mean, variance)
+            density = fit.with_background(density, y) / fit.scale[output]
+        return density / fit.from_units(y, output) if fit.family.units == "log" else density
 
     def _steepness(self, own: dict[str, Array], y: Array, output: int, mean: Array, variance: Array) -> Array:
         r"""Return dF/dG at y, of the calibrated cdf F and the predictive's own G, by a difference of normal scores."""
@@ -311,6 +300,14 @@ class Predictive:
 
     def _blocks(self, X: Any) -> Iterator[tuple[slice, dict[str, Array]]]:
         return self.fit_.blocks(self._rows(X)) if hasattr(self, "fit_") else self._unfitted()
+
+    def _of_rows(self, X: Any, value: Callable[[slice, dict[str, Array], int], Array]) -> Array:
+        """Return a number for every row, or for every row and output, from blocks of rows and the output's number."""
+        found = [
+            np.column_stack([value(seen, p, j) for j in range(self.fit_.n_outputs)]) for seen, p in self._blocks(X)
+        ]
+        numbers = np.concatenate(found)
+        return numbers if self._several else numbers[:, 0]
 
     def _unfitted(self) -> Any:
         return check_is_fitted(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from gpsuq.regress.left_out import Judge, gathered, judges, thinned
 from gpsuq.regress.plots import density_strips, effect_curves
 from gpsuq.reports import blocks
 from gpsuq.reports.page import Block, Page, Picture, Section, Table, Text, settings_table
-from gpsuq.reports.saved import damage_told, frame_as_json, frame_from_json, read_checks
-from gpsuq.tables.reading import check_numbers
+from gpsuq.reports.saved import frame_as_json, frame_from_json, outcomes_to_judge_by, page_with_checks
 
 Array = NDArray[np.floating]
 
@@ -101,17 +100,12 @@ def regression_page(estimator: GPSRegressor, X: Any = None, y: Any = None) -> Pa
 
 def saved_page(estimator: GPSRegressor, directory: Path, *, progress: bool) -> Page:
     """Return the report of a saved regression, with what was kept about its rows."""
-    checks = read_checks(directory, REGRESSION_PARTS)
-    with damage_told(directory) if checks is not None else nullcontext():
-        return checked_regression_page(estimator, checks)
+    return page_with_checks(directory, REGRESSION_PARTS, (), partial(checked_regression_page, estimator))
 
 
 def judged_page(estimator: GPSRegressor, X: pd.DataFrame, y: pd.Series | None) -> Page:
     """Return the report of a saved regression on the rows of a file."""
-    if y is None:
-        raise GPSError("a regression is judged by outcomes: name their column with --target")
-    check_numbers(y.to_frame())
-    return regression_page(estimator, X, y)
+    return regression_page(estimator, X, outcomes_to_judge_by(y))
 
 
 def regression_checks(

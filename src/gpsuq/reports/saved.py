@@ -6,7 +6,7 @@ The family of the model makes the page; with the checks it can be made again wit
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from gpsuq.files import write_atomically
 from gpsuq.reports.page import Page
 from gpsuq.storage import KINDS, load, part_of, read_beside, read_config
 from gpsuq.storage.directories import CHECKS_FILE, CONFIG_FILE
-from gpsuq.tables.reading import for_json
+from gpsuq.tables.reading import check_numbers, for_json
 
 REPORT_FILE = "report.html"
 _MOST = 1 << 28  # checks hold pictures
@@ -89,6 +89,25 @@ def read_checks(directory: Path, parts: Sequence[str], later: Sequence[str] = ()
         return None
     with damage_told(directory):
         return {name: checks[name] for name in parts} | {name: checks.get(name) for name in later}
+
+
+def page_with_checks(
+    directory: Path, parts: Sequence[str], later: Sequence[str], page: Callable[[dict[str, Any] | None], Page]
+) -> Page:
+    """Return the page that is made of the checks beside a saved model, or of None where there are none."""
+    checks = read_checks(directory, parts, later)
+    if checks is None:
+        return page(None)
+    with damage_told(directory):
+        return page(checks)
+
+
+def outcomes_to_judge_by(y: pd.Series | None) -> pd.Series:
+    """Return the outcomes of a file's rows; raise where a regression cannot be judged by them."""
+    if y is None:
+        raise GPSError("a regression is judged by outcomes: name their column with --target")
+    check_numbers(y.to_frame())
+    return y
 
 
 @contextmanager

@@ -18,44 +18,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
-from gpsuq.core.seeds import random_block, uniform_by_row
+from gpsuq.core.seeds import random_block
 from gpsuq.engine import ranks
 from gpsuq.errors import GPSError, listed
+from gpsuq.tables.arrow import coded, is_number, numbers
+from gpsuq.tables.blocks import Block, Piece, dealt, shuffled
 from gpsuq.tables.encoding import Encoding
-from gpsuq.tables.frames import days
 from gpsuq.tables.parquet import ParquetTable, RowGroup
 from gpsuq.tables.reading import Table, check_numbers, check_text, columns_by_role, named_rows
+from gpsuq.tables.sample import SAMPLE, Smallest
 
 Array = NDArray[np.floating]
 
-SAMPLE = 1 << 15
-"""Rows that stand for all where not all are needed."""
-
-_BUFFER = 1 << 16  # rows that a batch is drawn from
-_UNEVEN = 0.05  # of its rows: how much a shard of whole row groups may lack
 _MOST_TEXTS = 10_000  # in one column: the number that is told of more than enough levels
 _DROP_MISSING = "fill them, delete them, or leave out those rows with --drop-missing (drop_missing=True)"
-
-
-class Block(NamedTuple):
-    """Some rows: X (b, p), y, weight and row (b,), the number of each in the files."""
-
-    X: Array
-    y: Array
-    weight: Array
-    row: NDArray[np.int64]
-
-    def at(self, index: Any) -> Block:
-        """Return some of the rows."""
-        return Block(*(part[index] for part in self))
-
-
-class Piece(NamedTuple):
-    """A row group, or of every block of it each ``parts``-th row that is used, from the number ``part`` on."""
-
-    group: int
-    part: int = 0
-    parts: int = 1
 
 
 class Facts(NamedTuple):
@@ -370,124 +346,3 @@ class ParquetRows(IterableDataset[tuple[Tensor, Tensor, Tensor, Tensor]]):
             check_numbers(table, self.encoding, advice=_DROP_MISSING)
         except GPSError as error:
             raise GPSError(f"{self.table.place(group)}: {error}") from None
-
-
-class Smallest:
-    """Rows whose numbers have the smallest hashes, at most so many: a sample that does not depend on who reads it."""
-
-    def __init__(self, most: int, seed: int) -> None:
-        self.most, self.seed, self._bound, self._n = most, seed, np.inf, 0
-        self._parts: list[list[NDArray[Any]]] = []
-
-    def add(self, *columns: NDArray[Any]) -> None:
-        """Consider some rows, whose numbers come last."""
-        near = self._hashes(columns[-1]) < self._bound
-        self._parts.append([column[near] for column in columns])
-        self._n += int(near.sum())
-        if self._n > 2 * self.most:
-            self._shrink()
-
-    def taken(self) -> list[NDArray[Any]]:
-        """Return the columns of the rows that were chosen among all considered, in the order of their numbers."""
-        self._shrink()
-        order = np.argsort(self._parts[0][-1])
-        return [column[order] for column in self._parts[0]]
-
-    def _shrink(self) -> None:
-        together = [np.concatenate(columns) for columns in zip(*self._parts, strict=True)]
-        hashes = self._hashes(together[-1])
-        if len(hashes) > self.most:
-            nearest = np.argsort(hashes, kind="stable")[: self.most]
-            together, self._bound = [column[nearest] for column in together], float(hashes[nearest[-1]])
-        self._parts, self._n = [together], len(together[-1])
-
-    def _hashes(self, row: NDArray[np.int64]) -> Array:
-        return uniform_by_row(self.seed, "sample", 1, torch.from_numpy(row))[0].numpy()
-
-
-def sampled(table: ParquetTable) -> pd.DataFrame:
-    """Return at most :data:`SAMPLE` rows of a table; the index holds their numbers."""
-    chosen = Smallest(SAMPLE, seed=0)
-    for group in table.groups:
-        chosen.add(np.arange(group.start, group.start + group.n_rows))
-    rows = chosen.taken()[0]
-    return pd.concat([frame[frame.index.isin(rows)] for frame in table.frames()])
-
-
-def dealt(counts: Sequence[int], n_shards: int) -> list[list[Piece]]:
-    """Deal row groups of so many rows to shards of nearly the same size; cut all of them where they are too few.
-
-    >>> from gpsuq.tables.streaming import dealt
-    >>> [[piece.group for piece in shard] for shard in dealt([5, 1, 4, 2], 2)]
-    [[0, 1], [2, 3]]
-    >>> dealt([5], 2)
-    [[Piece(group=0, part=0, parts=2)], [Piece(group=0, part=1, parts=2)]]
-    """
-    shards: list[list[Piece]] = [[] for _ in range(n_shards)]
-    sizes = [0] * n_shards
-    for group in sorted(range(len(counts)), key=lambda group: -counts[group]):
-        least = sizes.index(min(sizes))
-        shards[least].append(Piece(group))
-        sizes[least] += counts[group]
-    if min(sizes) >= (1.0 - _UNEVEN) * max(sizes):
-        return [sorted(shard) for shard in shards]
-    return [[Piece(group, shard, n_shards) for group in range(len(counts))] for shard in range(n_shards)]
-
-
-def shuffled(blocks: Iterable[Block], size: int, generator: torch.Generator) -> Iterator[Block]:
-    """Yield batches of ``size`` rows, drawn from a buffer that is filled again when half of it is used."""
-    held: list[Block] = []
-    n_held = 0
-
-    def drawn(keep: int) -> Iterator[Block]:
-        together = Block(*map(np.concatenate, zip(*held, strict=True)))
-        order = torch.randperm(n_held, generator=generator).numpy()
-        n_batches = (n_held - keep) // size
-        for number in range(n_batches):
-            yield together.at(order[number * size : (number + 1) * size])
-        held[:] = [together.at(order[n_batches * size :])]
-
-    for block in blocks:
-        held.append(block)
-        n_held += len(block.y)
-        if n_held >= max(_BUFFER, 2 * size):
-            yield from drawn(n_held // 2)
-            n_held = len(held[0].y)
-    if n_held:
-        yield from drawn(0)
-
-
-def is_number(kind: Any) -> bool:
-    """Whether an Arrow type is one of numbers or dates; all others are categories, true and false among them."""
-    from pyarrow import types
-
-    return bool(
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-    )
-
-
-def numbers(column: Any) -> Array:
-    """Return an Arrow column of numbers, or of dates as days since 1970; NaN where one is missing."""
-    from pyarrow import types
-
-    kind = column.type
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return days(column.to_pandas(date_as_object=False)).to_numpy()
-    if column.null_count or types.is_decimal(kind):
-        column = column.cast("float64", safe=False)
-    values: Array = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def coded(column: Any) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the different texts of an Arrow column, and the number of every row's; -1 where it is missing."""
-    if hasattr(column, "dictionary"):  # it may hold more than the rows do
-        column = column.dictionary_decode()
-    column = column.dictionary_encode()
-    texts = [str(value) for value in column.dictionary.to_pandas()]
-    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return texts, codes.astype(np.int64)

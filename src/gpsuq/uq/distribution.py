@@ -2,62 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.distributions import Categorical, Distribution
+from torch.distributions import Categorical
 
 from gpsuq.core.conformal import Conformal
-from gpsuq.core.expectations import BATCH_DIMS, base_distribution, predictive_mean
+from gpsuq.core.expectations import BATCH_DIMS, base_distribution
 from gpsuq.core.generators import Generator
 from gpsuq.core.intervals import check_coverage, equal_tailed, highest_density, mean_interval
-from gpsuq.core.models import ObservationModel, expanded
-from gpsuq.core.observations import (
-    Batch,
-    Observations,
-    aligned,
-    checked_concomitants,
-    label_places,
-    observations,
-)
-from gpsuq.core.seeds import random_block, seeded
-from gpsuq.core.shapes import Shape, measure_dims
+from gpsuq.core.models import ObservationModel
+from gpsuq.core.observations import aligned
+from gpsuq.core.seeds import seeded
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.engine.generative import History
-from gpsuq.errors import DivergenceError, GPSError, needs
+from gpsuq.errors import GPSError, needs
 from gpsuq.plots.distributions import marginals, pairs
 from gpsuq.reports.compact import compact
 from gpsuq.storage import save
 from gpsuq.uq import rows
-from gpsuq.uq.mixture import mixture_cdf, mixture_quantiles
+from gpsuq.uq.inputs import About, Array, FittedInputs, in_rows, row_index
+from gpsuq.uq.predictions import BLOCK, ROWS, Predictor, pooled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataTree
 
-Array = NDArray[np.floating]
 IntervalOf = Literal["population", "mean"]
 IntervalKind = Literal["equal-tailed", "highest-density"]
 
-_BLOCK = 256  # draws share a generator in blocks of this size: how many are asked for at once changes nothing
-_ROWS = 128  # observations predicted at once, so that memory stays bounded
 _MOST_MARGINALS, _MOST_PAIRS = 24, 6  # parameters in one figure
-
-
-class About(TypedDict, total=False):
-    """What predictions take beside x: labels of a long table's rows, and concomitants."""
-
-    groups: Any
-    concomitants: Any
 
 
 class UQDistribution:
@@ -168,8 +148,8 @@ class UQDistribution:
             None if shape is None else torch.zeros(1, 1, 1, *shape, dtype=self.generator.shared.dtype)
             for shape in (self.x_shape, width)
         )
-        block = next(self._blocks(1, x if w is None else w))
-        return isinstance(base_distribution(self._predictive(block, x)), Categorical)
+        block = next(self._predictor.blocks(1, x if w is None else w))
+        return isinstance(base_distribution(self._predictor.predictive(block, x)), Categorical)
 
     # --- parameters --------------------------------------------------------------------------------------------------
 
@@ -178,7 +158,7 @@ class UQDistribution:
 
         After a fit with concomitants ``x`` are rows of those.
         """
-        blocks = list(self._blocks(n_draws, None if x is None else aligned(self._seen(x)), seed))
+        blocks = list(self._predictor.blocks(n_draws, None if x is None else aligned(self._inputs.seen(x)), seed))
         joined = {name: torch.cat([block[name] for block in blocks], 2)[:, :, :n_draws].numpy() for name in blocks[0]}
         if self.conditional:
             return {name: np.moveaxis(value, 2, 1) for name, value in joined.items()}
@@ -194,7 +174,7 @@ class UQDistribution:
 
     def quantiles(self, levels: Sequence[float], n_draws: int = 1000, x: Any = None) -> dict[str, Array]:
         """Return quantiles of each parameter, ``(level, *shape)``, chains pooled."""
-        return {name: np.quantile(_pooled(value), levels, axis=0) for name, value in self.draws(n_draws, x).items()}
+        return {name: np.quantile(pooled(value), levels, axis=0) for name, value in self.draws(n_draws, x).items()}
 
     def interval(
         self,
@@ -228,8 +208,8 @@ class UQDistribution:
                 raise GPSError('an interval for the mean needs bootstrap weights: GPS(..., reweight="bootstrap")')
             return {name: mean_interval(value.mean(1), coverage) for name, value in draws.items()}
         if kind == "equal-tailed":
-            return {name: equal_tailed(_pooled(value), coverage) for name, value in draws.items()}
-        return {name: _pieces(_pooled(value), coverage) for name, value in draws.items()}
+            return {name: equal_tailed(pooled(value), coverage) for name, value in draws.items()}
+        return {name: _pieces(pooled(value), coverage) for name, value in draws.items()}
 
     def summary(self, coverage: float = 0.95, n_draws: int = 4000, x: Any = None) -> pd.DataFrame:
         """Summarise each parameter: mean, heterogeneity (sd within chains), estimation uncertainty (sd between).
@@ -239,7 +219,7 @@ class UQDistribution:
         """
         table: dict[str, Array] = {}
         if self.conditional and x is not None:  # all rows see the same noise, so that each takes a whole block of it
-            parts = [self.draws(min(n_draws, _BLOCK), part) for part in self._seen(x).split(_ROWS)]
+            parts = [self.draws(min(n_draws, BLOCK), part) for part in self._inputs.seen(x).split(ROWS)]
             draws = {name: np.concatenate([part[name] for part in parts], axis=2) for name in parts[0]}
         else:
             draws = self.draws(n_draws, x)
@@ -268,8 +248,8 @@ class UQDistribution:
         for each of its rows, and rows of one label share their theta. After a fit with concomitants they take
         ``concomitants=``, with rows as in the fit.
         """
-        pieces = self._predict(self._new(x, n_observations, about), n_draws, seed)
-        return _in_rows(np.concatenate(list(pieces), axis=2), about, 2)
+        pieces = self._predictor.outcomes(self._inputs.new(x, n_observations, about), n_draws, seed)
+        return in_rows(np.concatenate(list(pieces), axis=2), about, 2)
 
     def predict_quantiles(
         self, x: Any = None, levels: Sequence[float] = (0.5,), n_draws: int = 1000, **about: Unpack[About]
@@ -278,11 +258,7 @@ class UQDistribution:
 
         They are those of the mixture over draws, exactly where the model's distribution has a cdf.
         """
-        new, found = self._new(x, None, about), []
-        for chunk, piece in zip(_chunks(new), self._predict(new, n_draws, None), strict=True):
-            predictives = [self._predictive(block, chunk.x) for block in self._blocks(n_draws, chunk.seen)]
-            found.append(mixture_quantiles(predictives, _pooled(piece), levels))
-        return _in_rows(np.concatenate(found, axis=1), about, 1)
+        return in_rows(self._predictor.quantiles(self._inputs.new(x, None, about), levels, n_draws), about, 1)
 
     def predict_cdf(self, X: Any, y: Any = None, n_draws: int = 1000, **about: Unpack[About]) -> Array:
         """Return P(Y <= y) of observations, of their shape: ``predict_cdf(y)`` or ``predict_cdf(X, y)``.
@@ -290,21 +266,8 @@ class UQDistribution:
         It is the mean over draws of the model's own cdf, or the share of drawn outcomes where there is none.
         """
         x, outcome = (None, X) if y is None else (X, y)
-        groups = about.get("groups")
-        data = self._observations(x, outcome, None, groups)
-        data = replace(data, w=self._concomitants(about.get("concomitants"), len(data), groups))
-        new, found = data.rows(), []
-        for index, start in enumerate(range(0, len(new), _ROWS)):
-            chunk = new.part(slice(start, start + _ROWS))
-            predictives = [self._predictive(block, chunk.x) for block in self._blocks(n_draws, chunk.seen)]
-            below = mixture_cdf(predictives, chunk.y[0, :, 0])
-            if below is None:
-                with seeded(self.seed, "cdf", index):
-                    shape = (self.n_chains, len(chunk), _BLOCK)
-                    drawn = [expanded(predictive, torch.Size(shape)).sample() for predictive in predictives]
-                below = torch.stack([(d <= chunk.y).float().mean((0, 2)) for d in drawn]).mean(0)
-            found.append(_hide(below, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
-        return _in_rows(np.concatenate(found), about, 0)
+        data = self._inputs.observed(x, outcome, None, about.get("groups"), about.get("concomitants"))
+        return in_rows(self._predictor.cdf(data.rows(), n_draws), about, 0)
 
     def predict_interval(
         self,
@@ -329,40 +292,7 @@ class UQDistribution:
 
         For a classifier these are the mean class probabilities.
         """
-        pieces = []
-        for chunk in _chunks(self._new(x, None, about)):
-            blocks = self._blocks(n_draws, chunk.seen)
-            predictives = [self._predictive(block, chunk.x) for block in blocks]
-            with _own("mean", predictives[0]):
-                means = torch.cat([predictive_mean(predictive) for predictive in predictives], 2)
-            mean = means[:, :, :n_draws].mean((0, 2)).expand(len(chunk), *means.shape[3:])
-            pieces.append(_hide(mean, None if chunk.mask is None else chunk.mask[0, :, 0]).numpy())
-        return _in_rows(np.concatenate(pieces), about, 0)
-
-    def _predict(self, new: Batch, n_draws: int, seed: int | None) -> Iterator[Array]:
-        for index, chunk in enumerate(_chunks(new)):
-            parts = []
-            for number, block in enumerate(self._blocks(n_draws, chunk.seen, seed)):
-                predictive = self._predictive(block, chunk.x)
-                wide = expanded(predictive, torch.Size([self.n_chains, len(chunk), predictive.batch_shape[2]]))
-                with seeded(self.seed if seed is None else seed, "outcome", index, number), _own("sample", wide):
-                    parts.append(_hide(wide.sample(), chunk.mask).numpy())
-            yield np.moveaxis(np.concatenate(parts, axis=2)[:, :, :n_draws], 2, 1)
-
-    def _new(self, x: Any, n_observations: int | None, about: About) -> Batch:
-        """Return what is known of observations to predict; their y is zeros."""
-        groups, given = about.get("groups"), about.get("concomitants")
-        if x is None and groups is not None:
-            raise GPSError("groups are labels of the rows of x: pass x, too")
-        if x is not None and n_observations is not None:
-            raise GPSError("n_observations is for models without covariates; with x there is one for each row")
-        if x is None:
-            w = self._concomitants(given, 0 if given is None else len(given), None)
-            y = torch.zeros(1, (n_observations or 1) if w is None else len(w), 1)
-            return Batch(y, w=None if w is None else aligned(w))
-        data = self._covariates(x, groups)
-        w = self._concomitants(given, len(data), groups)
-        return replace(data, w=w).rows()
+        return in_rows(self._predictor.mean(self._inputs.new(x, None, about), n_draws), about, 0)
 
     def explain_rows(
         self,
@@ -383,13 +313,12 @@ class UQDistribution:
         model would have made of it; and ``outlier``, whether that is more than 5.
         """
         x, outcome = (None, X) if y is None else (X, y)
-        data = self._observations(x, outcome, mask, groups)
-        data = replace(data, w=self._concomitants(concomitants, len(data), groups))
+        data, predictor = self._inputs.observed(x, outcome, mask, groups, concomitants), self._predictor
         found = []
-        for start in range(0, len(data), _ROWS):
-            batch = data.rows(slice(start, start + _ROWS))
-            blocks = self._blocks(n_draws, batch.seen)
-            draws = ((self._varying(block), self._predictive(block, batch.x)) for block in blocks)
+        for start in range(0, len(data), ROWS):
+            batch = data.rows(slice(start, start + ROWS))
+            blocks = predictor.blocks(n_draws, batch.seen)
+            draws = ((self._varying(block), predictor.predictive(block, batch.x)) for block in blocks)
             with seeded(self.seed, "explain", start):
                 found.append(rows.explained(draws, batch, n_draws))
         mean, sd, effective_draws, score = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
@@ -397,7 +326,7 @@ class UQDistribution:
         for column, label in enumerate(self._varying_labels()):
             columns |= {label: mean[:, column], f"{label}_sd": sd[:, column]}
         others = {"effective_draws": effective_draws, "outlier_score": score, "outlier": score > rows.SURPRISING}
-        return pd.DataFrame(columns | others, index=_row_index(outcome, groups))
+        return pd.DataFrame(columns | others, index=row_index(outcome, groups))
 
     # --- export ------------------------------------------------------------------------------------------------------
 
@@ -470,91 +399,14 @@ class UQDistribution:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _seen(self, x: Any) -> Tensor:
-        """Check rows of what parameters depend on: concomitants, or x where the fit had none."""
-        seen = self._covariates(x).x if self.concomitants is None else self._concomitants(x, len(x), None)
-        assert seen is not None
-        return seen
-
-    def _concomitants(self, w: Any, n: int, groups: Any) -> Tensor | None:
-        """Check concomitants against those of the fit; None where it had none."""
-        if w is None and self.concomitants is None:
-            return None
-        if w is None:
-            raise GPSError(f"the law of theta depends on {', '.join(self.concomitants or [])}: pass concomitants=...")
-        if self.concomitants is None:
-            raise GPSError("the fit had no concomitants: leave them out, or pass them to fit, too")
-        table = _in_order(w, self.concomitants, "concomitants")
-        checked = checked_concomitants(table, n, groups, self.generator.shared.dtype)
-        if checked.shape[1] != len(self.concomitants):
-            raise GPSError(f"there are {checked.shape[1]} concomitants, the fit had {len(self.concomitants)}")
-        return checked
-
-    def _covariates(self, x: Any, groups: Any = None) -> Observations:
-        """Check covariates against those of the fit; ragged groups come padded, with a mask of what is there."""
-        x = _in_order(x, self.feature_names, "x")
-        if not isinstance(x, list | tuple) and np.ndim(x) == 0:
-            raise GPSError("x must be an array with one row per observation")
-        lengths = [len(item) if np.ndim(item) > 1 else 1 for item in x] if isinstance(x, list | tuple) else []
-        targets: Any = [np.zeros(length) for length in lengths] if len(set(lengths)) > 1 else torch.zeros(len(x))
-        data = observations(x, targets, groups=groups, dtype=self.generator.shared.dtype)
-        assert data.x is not None
-        self._check_covariates(data.x)
-        return data
-
-    def _observations(self, x: Any, y: Any, mask: Any, groups: Any) -> Observations:
-        """Check observations against those of the fit."""
-        dtype = self.generator.shared.dtype
-        data = observations(_in_order(x, self.feature_names, "x"), y, mask=mask, groups=groups, dtype=dtype)
-        if (data.x is None) != (self.x_shape is None):
-            problem = "no covariates, but the fit had some" if data.x is None else "covariates, but the fit had none"
-            raise GPSError(f"there are {problem}: pass X and y as they were passed to fit")
-        if data.x is not None:
-            self._check_covariates(data.x)
-        one_y, measures = tuple(data.y.shape[1:]), self._measures()
-        if len(one_y) != len(self._one_y) or one_y[measures:] != self._one_y[measures:]:
-            raise GPSError(f"an observation in y has shape {one_y}, in the fit it had {self._one_y}")
-        return data
-
-    def _check_covariates(self, x: Tensor) -> None:
-        shape = tuple(x.shape[1:])
-        if self.x_shape is None or len(shape) != len(self.x_shape) or shape[-1] != self.x_shape[-1]:
-            raise GPSError(f"one row of x has shape {shape}, in the fit it had {self.x_shape}")
-
-    def _blocks(self, n_draws: int, x: Tensor | None, seed: int | None = None) -> Iterator[dict[str, Tensor]]:
-        """Generate full blocks of draws, ``(chain, 1 or observation, block, *shape)``, for the trained chains."""
-        if n_draws < 1:
-            raise GPSError(f"n_draws must be at least 1, got {n_draws}")
-        if self.conditional and x is None:
-            rows = "" if self.concomitants is None else f", rows of {', '.join(self.concomitants)}"
-            raise GPSError(f"this generator is G(X, Z): its parameters depend on x, so pass x=...{rows}")
-        generator = self.generator
-        shape = (generator.n_chains, 1, _BLOCK, generator.noise_dim)
-        for number in range(-(-n_draws // _BLOCK)):
-            stream = random_block(self.seed if seed is None else seed, "draw", number)
-            noise = torch.randn(shape, generator=stream, dtype=generator.shared.dtype)
-            with torch.no_grad():
-                values = generator(noise, x)
-            drawn = {name: value[self.chains] for name, value in values.items()}
-            if lost := [name for name, value in drawn.items() if not bool(torch.isfinite(value).all())]:
-                raise DivergenceError(
-                    f"draws of {', '.join(lost)} are not finite: training diverged; lower the learning rate"
-                )
-            yield drawn
+    @property
+    def _inputs(self) -> FittedInputs:
+        scale, dtype = self.generator.parameter_map.scale, self.generator.shared.dtype
+        return FittedInputs(self.feature_names, self.x_shape, self.concomitants, tuple(scale.y_center.shape), dtype)
 
     @property
-    def _one_y(self) -> Shape:
-        """Shape of one observation in the fit, groups padded."""
-        return tuple(self.generator.parameter_map.scale.y_center.shape)
-
-    def _measures(self) -> int:
-        return 0 if self.x_shape is None else measure_dims(self.x_shape, self._one_y)
-
-    def _predictive(self, parameters: Mapping[str, Tensor], x: Tensor | None) -> Distribution:
-        """Return the distribution of observations at x, which may have other numbers of measures than in the fit."""
-        measures = self._measures()
-        seen = () if x is None else tuple(x.shape[BATCH_DIMS : BATCH_DIMS + measures])
-        return self.model(parameters, x, one_y=(*seen, *self._one_y[measures:]))
+    def _predictor(self) -> Predictor:
+        return Predictor(self.generator, self.model, self.chains, self.seed, self._inputs)
 
     def _varying(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return all numbers that vary with the noise, (chain, 1 or observation, draw, number)."""
@@ -576,66 +428,6 @@ class UQDistribution:
         if self.generator.parameter_map.declared[name].size == "features":
             return [f"{name}[{label}]" for label in self._feature_labels(shape[0])]
         return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
-
-
-def _in_order(table: Any, names: Sequence[str] | None, what: str) -> Any:
-    """Return a table with its columns in the order of the fit; anything else as it is."""
-    columns = getattr(table, "columns", None)
-    if columns is None or names is None:
-        return table
-    there = [str(column) for column in columns]
-    if sorted(there) != sorted(names):
-        raise GPSError(f"{what} has columns {there}, the fit had {list(names)}")
-    return table.iloc[:, [there.index(name) for name in names]]
-
-
-def _chunks(new: Batch) -> Iterator[Batch]:
-    """Split the observations to predict into blocks of fixed size, so that memory stays bounded."""
-    if new.seen is None:
-        yield new  # all have the same predictive
-        return
-    for start in range(0, len(new), _ROWS):
-        yield new.part(slice(start, start + _ROWS))
-
-
-def _in_rows(values: Array, about: About, axis: int) -> Array:
-    """Return predictions of groups, which have axes of observations and measures, by the rows of their long table."""
-    groups = about.get("groups")
-    if groups is None:
-        return values
-    codes, place = (part.numpy() for part in label_places(groups, len(np.asarray(groups))))
-    index: Any = (*(slice(None),) * axis, codes, place)
-    rows: Array = values[index]
-    return rows
-
-
-def _row_index(y: Any, groups: Any) -> Any:
-    """Return the names of observations: labels in order of appearance, or those that a table's rows have."""
-    if groups is not None:
-        return pd.Index(pd.unique(np.asarray(groups)), name="group")
-    return y.index if isinstance(y, pd.Series | pd.DataFrame) else None
-
-
-@contextmanager
-def _own(method: str, predictive: Distribution) -> Iterator[None]:
-    """Name what a distribution of the user's own lacks for a prediction."""
-    try:
-        yield
-    except NotImplementedError as error:
-        name = type(base_distribution(predictive)).__name__
-        raise GPSError(f"{name} has no {method}, which this prediction is made of: add it to the class") from error
-
-
-def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Put NaN where a padded group has no measure."""
-    if mask is None:
-        return values
-    return torch.where(mask[(..., *(None,) * (values.dim() - mask.dim()))], values, torch.nan)
-
-
-def _pooled(draws: Array) -> Array:
-    """Put the draws of all chains into one first axis."""
-    return draws.reshape(-1, *draws.shape[2:])
 
 
 def _pieces(draws: Array, coverage: float) -> Any:
