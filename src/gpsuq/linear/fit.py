@@ -158,7 +158,7 @@ def fit_linear(
     centers = _corrected(of_chains, equal.coefficients, equal.noise.sd, share, sample, settings, size)
     varies = size.has_laws and not sample.grouped
     chosen = candidates.judge_equal(
-        sample, equal, size.k, _covariance(centers), settings.seed, leave_out=size.leaves_out, varies=varies
+        sample, equal, size.k, _covariance(centers, size), settings.seed, leave_out=size.leaves_out, varies=varies
     )
     law, generator, path = candidates.unbiased(equal_law(equal), size.n_rows, size.k), None, None
     moved, chains = np.zeros(len(law.center)), [law] * len(centers)
@@ -167,7 +167,7 @@ def fit_linear(
         straight = evidence is None or not evidence.curved
         detected = evidence is not None and evidence.differ
         chosen, path = candidates.choose_law(
-            chosen, written, _covariance(centers), straight=straight, detected=detected
+            chosen, written, _covariance(centers, size), straight=straight, detected=detected
         )
         if chosen.kind != "equal":
             trained, generator = candidates.fit_chosen(chosen, written)
@@ -198,7 +198,7 @@ def fit_linear(
         generator=generator,
         moved=moved,
         centers=centers,
-        estimation=_covariance(centers),
+        estimation=_covariance(centers, size),
         bulk=equal.bulk if chosen.kind == "equal" else law.ordinary_sigma,
         calibration=chosen.calibration,
         ranks=chosen.ranks(),
@@ -249,8 +249,13 @@ def _corrected(
     return np.asarray(whole + (centers - centers.mean(0)) * factor)
 
 
-def _covariance(centers: Array) -> Array:
-    """Return the covariance of the mean coefficients, (q, q)."""
+def _covariance(centers: Array, size: _Size) -> Array:
+    """Return the covariance of the mean coefficients, (q, q), as predictions take it.
+
+    Deviations of bootstrap weights were corrected by n / (n - k), so that intervals of means hold where noise changes
+    with x. Of that the variance of a prediction takes half: the rest is the tails of few rows, which it has already.
+    """
     if len(centers) < 2:
         return np.zeros((centers.shape[1],) * 2)
-    return np.atleast_2d(np.cov(centers.T)) * ((len(centers) + 1) / len(centers))
+    shrunk = 1.0 - size.k / size.n if size.bootstraps else 1.0
+    return np.atleast_2d(np.cov(centers.T)) * (shrunk * (len(centers) + 1) / len(centers))
