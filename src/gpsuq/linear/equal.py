@@ -27,6 +27,9 @@ Array = NDArray[np.floating]
 FARTHEST = 5.0
 """Standard deviations from what is expected at its x, beyond which a row loses its weight."""
 
+SIGMA_FLOOR = 1e-4
+"""Least sigma in units of the pilot's residual scale."""
+
 _RATIO = 1.5  # of neighbouring sigmas
 _BELOW = 1  # sigmas below the robust scale: noise may be peaked
 _MOST = 24
@@ -122,7 +125,7 @@ def fit_equal(rows: Rows, start: Array, sigma_floor: float = 0.0) -> EqualFit:
     bulk = _bulk(rows, coefficients, sigma_floor)
     n, k = float(rows.weight.sum()), int(np.count_nonzero(rows.design.any(0)))
     if k + 1 < n < _FEW_FOR_EACH * k:
-        plain = _least_squares(rows, n, k, sigma_floor)
+        plain = _least_squares(rows, n, k)
         # What k coefficients gain by chance where rows are few, as the corrected criterion of Akaike has it.
         chance = k * (k + 1.0) / (n - k - 1.0)
         if noise.likelihood(rows, coefficients) <= plain.noise.likelihood(rows, plain.coefficients) + chance:
@@ -130,11 +133,11 @@ def fit_equal(rows: Rows, start: Array, sigma_floor: float = 0.0) -> EqualFit:
     return EqualFit(at_the_mean(coefficients, rows, bulk), noise, bulk)
 
 
-def _least_squares(rows: Rows, n: float, k: int, sigma_floor: float) -> EqualFit:
+def _least_squares(rows: Rows, n: float, k: int) -> EqualFit:
     """Fit k coefficients to n rows by least squares: the noise has one sigma, and no row is far."""
     coefficients = weighted_least_squares(rows.design, rows.y, rows.weight)
     sigma = float(np.sqrt(rows.weight @ np.square(rows.residuals(coefficients)) / n))
-    sigma = max(sigma, sigma_floor, np.finfo(float).tiny)
+    sigma = max(sigma, SIGMA_FLOOR)
     bulk = sigma * float(np.sqrt(n / (n - k)))
     return EqualFit(coefficients, NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk)
 

@@ -26,7 +26,7 @@ from gpsuq.engine.progress import stage
 from gpsuq.errors import warn
 from gpsuq.linear import candidates, centre
 from gpsuq.linear.candidates import EQUAL, LINES
-from gpsuq.linear.equal import fit_equal, near_least_squares
+from gpsuq.linear.equal import SIGMA_FLOOR, fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
 from gpsuq.linear.findings import FAILED, describe
 from gpsuq.linear.laws import Law, equal_law
@@ -42,7 +42,6 @@ _VERY_MANY = 200  # rows for each of these
 _FEWEST = 12, 40  # observations and rows for a law
 _FEWEST_TO_LEAVE_OUT = 20
 _FOR_EACH = 3  # rows for each coefficient, to leave some out
-_SIGMA_FLOOR = 1e-4
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def fit_linear(
     sample = observe(X, y, weight, codes, units, _ROWS)
     size = _size(sample, everything.total_weight, units.rank + intercept)
     rows = sample.flat()
-    floor = _SIGMA_FLOOR if size.bootstraps else 1.0  # few rows do not keep sigma from zero
+    floor = SIGMA_FLOOR if size.bootstraps else 1.0  # few rows do not keep sigma from zero
     equal, evidence = fit_equal(rows, start, floor), None
     if settings.spread_weight == "auto" and size.has_laws and not sample.grouped:
         with stage("testing equal coefficients"):
@@ -242,7 +241,8 @@ def _corrected(
             "coefficients is that of Normal theory around the robust fit"
         )
         rng = np.random.default_rng(derive_seed(settings.seed, "normal-theory"))
-        return centre.normal_theory(whole, k, n, scale, len(centers), rng)
+        unbiased = scale * float(np.sqrt(n / max(n - k, 0.5 * n)))
+        return centre.normal_theory(whole, k, n, unbiased, len(centers), rng)
     # With k coefficients the bootstrap's deviations are too small by (n - k) / n.
     worth = max(share * n, 2.0 * k)
     factor = worth / (worth - k) * np.sqrt(sample.n_measures / size.n_rows)
@@ -252,10 +252,11 @@ def _corrected(
 def _covariance(centers: Array, size: _Size) -> Array:
     """Return the covariance of the mean coefficients, (q, q), as predictions take it.
 
-    Deviations of bootstrap weights were corrected by n / (n - k), so that intervals of means hold where noise changes
-    with x. Of that the variance of a prediction takes half: the rest is the tails of few rows, which it has already.
+    Deviations of bootstrap weights were corrected by n / (n - k), those of Normal theory are Student's: so intervals of
+    means hold where rows are few. A prediction has such tails already, and takes the variance without them.
     """
     if len(centers) < 2:
         return np.zeros((centers.shape[1],) * 2)
-    shrunk = 1.0 - size.k / size.n if size.bootstraps else 1.0
+    left = max(size.n - size.k, 1.0)
+    shrunk = left / size.n if size.bootstraps else max(left - 2.0, 1.0) / left
     return np.atleast_2d(np.cov(centers.T)) * (shrunk * (len(centers) + 1) / len(centers))
