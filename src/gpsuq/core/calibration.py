@@ -37,6 +37,7 @@ _SWEEPS = 25
 _KNOTS = 512
 _MOST_ROWS = 20_000
 _COVERED = 0.9
+_MOST_APART = 0.25  # of all rows
 _OWN_KNOTS = np.linspace(-5.0, 5.0, 81)
 
 
@@ -169,7 +170,7 @@ def fit_calibration(
     Without ``varies`` their scale is the same for all x. ``freedom`` are degrees of freedom that the predictive's own
     scale was estimated with: the shape is then drawn towards Student's t, by one over how far ranks are from it (the
     statistic of Anderson and Darling, 1 in the mean where they follow it). Rows ``apart`` (n,), far out in x, do not
-    count for the shape of the others where the scale alone covers nine in ten of them.
+    count for the shape of the others where the scale alone makes intervals of 90% cover all of them.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -207,13 +208,12 @@ def _ranked(shape: Array, weight: Array) -> tuple[Array, Array]:
 
 
 def _covers(shape: Array, weight: Array, apart: NDArray[np.bool_]) -> bool:
-    """Return whether what most of the other rows cover holds as many of those that are apart."""
-    if not apart.any() or apart.all():
+    """Return whether what nine in ten of the other rows keep to holds for all rows that are apart, if these are few."""
+    if not 0.0 < np.average(apart, weights=weight) <= _MOST_APART:
         return False
     tail = 0.5 * (1.0 - _COVERED)
     lower, upper = _extended(ndtri([tail, 1.0 - tail]), *_ranked(shape[~apart], weight[~apart]))
-    inside = (lower <= shape[apart]) & (shape[apart] <= upper)
-    return bool(np.average(inside, weights=weight[apart]) >= _COVERED)
+    return bool(lower <= shape[apart].min() and shape[apart].max() <= upper)
 
 
 def _distance(probabilities: Array, weight: Array) -> float:
