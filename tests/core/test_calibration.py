@@ -1,5 +1,7 @@
 """Calibration: coverage that holds whatever the predictive was, and inverse maps."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -129,7 +131,7 @@ def test_the_distance_is_that_of_anderson_and_darling(rng):
         return np.square(weight[u <= at].sum() / weight.sum() - at) / (at * (1.0 - at))
 
     ends = [0.0, *np.sort(u), 1.0]
-    pieces = [quad(integrand, low, high)[0] for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    pieces = [quad(integrand, low, high)[0] for low, high in pairwise(ends)]
     assert _distance(u, weight) == pytest.approx(weight.sum() * sum(pieces), rel=1e-5)
 
 
