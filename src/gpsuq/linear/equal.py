@@ -126,8 +126,9 @@ def fit_equal(rows: Rows, start: Array, sigma_floor: float = 0.0) -> EqualFit:
     n, k = float(rows.weight.sum()), int(np.count_nonzero(rows.design.any(0)))
     if k + 1 < n < _FEW_FOR_EACH * k:
         plain = _least_squares(rows, n, k)
-        # What k coefficients gain by chance where rows are few, as the corrected criterion of Akaike has it.
-        chance = k * (k + 1.0) / (n - k - 1.0)
+        # What slopes gain by chance where rows are few, as the corrected criterion of Akaike has it.
+        slopes = int(np.count_nonzero(np.ptp(rows.design, axis=0)))
+        chance = slopes * (slopes + 1.0) / (n - slopes - 1.0)
         if noise.likelihood(rows, coefficients) <= plain.noise.likelihood(rows, plain.coefficients) + chance:
             return plain
     return EqualFit(at_the_mean(coefficients, rows, bulk), noise, bulk)
