@@ -149,7 +149,7 @@ _add_experiment(
 )
 _add_experiment(
     "designs",
-    "Compare with other regressions on twenty designs that ordinary tables may follow.",
+    "Compare with other regressions on twenty-four designs that ordinary tables may follow.",
     replicates=20,
     idle=("steps",),
 )

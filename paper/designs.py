@@ -1,4 +1,4 @@
-"""Twenty designs that a table of ordinary data might follow, beside the tools that people use today."""
+"""Twenty-four designs that a table of ordinary data might follow, beside the tools that people use today."""
 
 from __future__ import annotations
 
@@ -170,6 +170,12 @@ DESIGNS: dict[str, Design] = {
     "treatment": Design(500, _treatment, _varying_effect, _gaussian(0.7), (1,) * 4, True),
     "rare": Design(1000, _normal(3), _rare, _gaussian(0.5), (0.6, 1, 1), True),
     "groups": Design(480, _normal(2), _spread(np.ones(2), 0.7 * np.eye(2)), _gaussian(1.0), (1, 1), True, groups=8),
+    "few normal": Design(20, _normal(5), _same(*[1.0] * 5), _gaussian(1.0), (1,) * 5, False),
+    "few laplace": Design(25, _normal(3), _same(*[1.0] * 3), lambda X, rng: rng.laplace(size=len(X)), (1,) * 3, False),
+    "few t3": Design(40, _normal(3), _same(*[1.0] * 3), lambda X, rng: rng.standard_t(3, len(X)), (1,) * 3, False),
+    "few skewed": Design(
+        60, _normal(3), _same(*[1.0] * 3), lambda X, rng: rng.exponential(size=len(X)) - 1.0, (1,) * 3, False
+    ),
 }
 
 

@@ -29,6 +29,23 @@ def test_normal_noise_is_least_squares(rng):
     assert fit.noise.sd == pytest.approx(1.0, abs=0.1)
 
 
+def test_few_rows_of_normal_noise_are_least_squares(rng):
+    """A robust start explains half of 20 rows by chance: that is no reason to leave the others out."""
+    same = 0
+    for _ in range(20):
+        design = with_level(rng.normal(size=(20, 5)))
+        y = design @ np.ones(6) + rng.normal(size=20)
+        same += np.allclose(fitted(design, y).coefficients, np.linalg.lstsq(design, y, rcond=None)[0], atol=1e-6)
+    assert same >= 14
+
+
+def test_few_rows_with_a_wild_value_are_not(rng):
+    design = with_level(rng.normal(size=(20, 3)))
+    y = design @ np.ones(4) + 0.1 * rng.normal(size=20)
+    y[3] += 50.0
+    assert np.abs(fitted(design, y).coefficients - 1.0).max() < 0.2
+
+
 def test_wild_values_have_no_say(rng):
     design = with_level(rng.normal(size=(200, 2)))
     y = design @ [1.0, 2.0, 0.0] + rng.normal(size=200)

@@ -20,6 +20,7 @@ from gpsuq.core.intervals import between_chains
 from gpsuq.datasets import correlated, scissors
 from gpsuq.engine.generative import TrainingState
 from gpsuq.linear.estimator import kernel_score_scorer
+from paper.peers import LeastSquares, interval_score
 from paper.scissors import slope_metrics
 
 QUICK = {"n_chains": 3, "n_steps": 12, "n_draws": 8}
@@ -45,6 +46,22 @@ def fitted_scissors():
 def fitted_clean():
     data = correlated(300, 4, contamination=0.05, seed=0)
     return GPSLinearRegression().fit(data.X, data.y), data
+
+
+@pytest.mark.filterwarnings("ignore::gpsuq.GPSWarning")
+@pytest.mark.parametrize(("n", "p"), [(13, 6), (15, 3), (20, 5), (30, 1)])
+def test_few_rows_are_predicted_as_well_as_by_least_squares(n, p):
+    """Where noise is Normal, Student's intervals of least squares are the best there are."""
+    scores = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, fresh = rng.normal(size=(n, p)), rng.normal(size=(200, p))
+        y, target = X.sum(1) + rng.normal(size=n), fresh.sum(1) + rng.normal(size=200)
+        bounds = GPSLinearRegression(random_state=seed).fit(X, y).predict_interval(fresh, 0.9).to_numpy().T
+        least = LeastSquares().fit(X, y).interval(fresh, 0.9)
+        scores.append([interval_score(each, target, 0.9) for each in (bounds, least)])
+    ours, least = np.mean(scores, 0)
+    assert ours < 1.07 * least
 
 
 def test_scissors_are_heterogeneous_and_found(fitted_scissors):

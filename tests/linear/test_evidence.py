@@ -63,6 +63,17 @@ def test_differences_are_found(rng, slopes):
     assert found.detectable is None
 
 
+def test_a_rare_subgroup_is_found():
+    """A tenth of the rows has another slope: shows in the size of few residuals, by their distance from the centre."""
+    found = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1000, 3))
+        slopes = np.where(rng.random(1000) < 0.1, -3.0, 1.0)
+        found += evidence(X, slopes * X[:, 0] + X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=1000), seed).differ
+    assert found == 10
+
+
 def test_an_effect_that_varies_is_found_for_a_binary_column(rng):
     treated = rng.integers(0, 2, 500).astype(float)
     X = np.column_stack([treated, rng.normal(size=500)])

@@ -9,6 +9,10 @@ would be standard Normal wherever x is. Instead it has a scale that may change w
 with g the empirical quantiles of z / s, whatever their shape, and columns standardised and kept within the range that
 was seen. The penalty on gamma is chosen by rows left out; the heaviest is a constant s. A quantile of level p is then
 :math:`F^{-1}(\Phi(s(x)\, g(\Phi^{-1}(p))))`: its coverage over rows like those is right up to 1 / n, whatever F.
+
+Few rows hardly tell a quantile: one that leaves out 5% of 20 is their largest. Where it is known how F came about, g is
+therefore between what ranks say and :math:`T_\nu^{-1}(\Phi(t))`, Student's t with the degrees of freedom that were left
+to estimate the scale of F; nearer to the ranks the more they speak against it (:func:`fit_calibration`).
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
+from scipy.stats import t as student_t
 
 from gpsuq.core.seeds import derive_seed
 
@@ -31,6 +36,9 @@ _FARTHEST_SIZE = 6.0  # times the mean size: one row must not bend the scale
 _SWEEPS = 25
 _KNOTS = 512
 _MOST_ROWS = 20_000
+_COVERED = 0.9
+_MOST_APART = 0.25  # of all rows
+_OWN_KNOTS = np.linspace(-5.0, 5.0, 81)
 
 
 @dataclass(frozen=True)
@@ -133,26 +141,36 @@ class Calibration:
 
     def predictive_scores(self, levels: Array, X: Array) -> Array:
         """Return the predictive's normal scores of calibrated levels (l,), or of each row's own (n, l): (n, l)."""
-        return self.scale(X)[:, None] * self._extended(ndtri(levels), self.knots, self.values)
+        return self.scale(X)[:, None] * _extended(ndtri(levels), self.knots, self.values)
 
     def calibrated(self, scores: Array, X: Array) -> Array:
         """Return calibrated probabilities of the predictive's normal scores (n,), or of several sets (sets, n)."""
-        return np.asarray(ndtr(self._extended(scores / self.scale(X), self.values, self.knots)))
+        return np.asarray(ndtr(_extended(scores / self.scale(X), self.values, self.knots)))
 
-    @staticmethod
-    def _extended(at: Array, knots: Array, values: Array) -> Array:
-        """Interpolate, and go on with the mean slope beyond the ends: rows never seen keep the predictive's tails."""
-        slope = (values[-1] - values[0]) / (knots[-1] - knots[0])
-        beyond: Array = np.minimum(at - knots[0], 0.0) + np.maximum(at - knots[-1], 0.0)
-        return np.asarray(np.interp(at, knots, values) + slope * beyond)
+
+def _extended(at: Array, knots: Array, values: Array) -> Array:
+    """Interpolate, and go on with the mean slope beyond the ends: rows never seen keep the predictive's tails."""
+    slope = (values[-1] - values[0]) / (knots[-1] - knots[0])
+    beyond: Array = np.minimum(at - knots[0], 0.0) + np.maximum(at - knots[-1], 0.0)
+    return np.asarray(np.interp(at, knots, values) + slope * beyond)
 
 
 def fit_calibration(
-    X: Array, scores: Array, weight: Array | None = None, *, varies: bool = True, seed: int = 0
+    X: Array,
+    scores: Array,
+    weight: Array | None = None,
+    *,
+    varies: bool = True,
+    freedom: float | None = None,
+    apart: NDArray[np.bool_] | None = None,
+    seed: int = 0,
 ) -> Calibration:
     """Fit the map from normal scores (n,) of rows X (n, p) that the predictive was not fitted to.
 
-    Without ``varies`` their scale is the same for all x.
+    Without ``varies`` their scale is the same for all x. ``freedom`` are degrees of freedom that the predictive's own
+    scale was estimated with: the shape is then drawn towards Student's t, by one over how far ranks are from it (the
+    statistic of Anderson and Darling, 1 in the mean where they follow it). Rows ``apart`` (n,), far out in x, do not
+    count for the shape of the others where the scale alone makes intervals of 90% cover all of them.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -163,7 +181,22 @@ def fit_calibration(
     """
     weight = np.ones(len(scores)) if weight is None else weight
     scale = fit_scale(X, np.abs(scores), weight, seed=seed) if varies else _frame(X, 1.0)
-    shape = scores / scale(X)
+    sizes = scale(X)
+    shape = scores / sizes
+    if apart is not None and not scale.constant and _covers(shape, weight, apart):
+        shape, weight, freedom = shape[~apart], weight[~apart], None  # the predictive was made for all rows
+    knots, values = _ranked(shape, weight)
+    if freedom is not None:
+        unit = float(np.average(sizes, weights=weight))
+        share = 1.0 / max(_distance(student_t.cdf(shape * unit, freedom), weight), 1.0)
+        ranks, knots = (knots, values), np.union1d(knots, _OWN_KNOTS)
+        values = share * _student(knots, freedom) / unit + (1.0 - share) * _extended(knots, *ranks)
+    # Ties (a y of few values) would make a step: a slope far below what matters keeps the map invertible.
+    return Calibration(scale, knots, np.maximum.accumulate(values) + 1e-6 * knots, len(shape))
+
+
+def _ranked(shape: Array, weight: Array) -> tuple[Array, Array]:
+    """Return normal scores of ranks, and the numbers (n,) that have them."""
     order = np.argsort(shape, kind="stable")
     shape, counts = shape[order], weight[order]
     # The i-th of n is where a new row falls below with probability i / (n + 1).
@@ -171,13 +204,44 @@ def fit_calibration(
     knots = ndtri(position)
     if len(shape) > _KNOTS:
         knots = np.linspace(knots[0], knots[-1], _KNOTS)
-    values = np.interp(ndtr(knots), position, shape)
-    # Ties (a y of few values) would make a step: a slope far below what matters keeps the map invertible.
-    return Calibration(scale, knots, np.maximum.accumulate(values) + 1e-6 * knots, len(shape))
+    return knots, np.interp(ndtr(knots), position, shape)
 
 
-def identity_calibration(p: int) -> Calibration:
-    """Return the calibration that leaves a predictive of p columns as it is, where rows are too few to learn from."""
+def _covers(shape: Array, weight: Array, apart: NDArray[np.bool_]) -> bool:
+    """Return whether what nine in ten of the other rows keep to holds for all rows that are apart, if these are few."""
+    if not 0.0 < np.average(apart, weights=weight) <= _MOST_APART:
+        return False
+    tail = 0.5 * (1.0 - _COVERED)
+    lower, upper = _extended(ndtri([tail, 1.0 - tail]), *_ranked(shape[~apart], weight[~apart]))
+    return bool(lower <= shape[apart].min() and shape[apart].max() <= upper)
+
+
+def _distance(probabilities: Array, weight: Array) -> float:
+    r"""Return the statistic of Anderson and Darling for numbers in (0, 1) that should be uniform.
+
+    .. math:: n \int_0^1 \frac{(F_n(u) - u)^2}{u (1 - u)}\, du
+    """
+    order = np.argsort(probabilities)
+    u, below = np.clip(probabilities[order], 1e-15, 1.0 - 1e-15), np.cumsum(weight[order])
+    total, below = below[-1], below / below[-1]
+    first = -np.log1p(-u[0]) - u[0] - np.log(u[-1]) - (1.0 - u[-1])
+    lower, upper, share = u[:-1], u[1:], below[:-1]
+    between = np.square(share) * np.log(upper / lower) - np.square(1.0 - share) * np.log((1 - upper) / (1 - lower))
+    return float(total * (first + (between - (upper - lower)).sum()))
+
+
+def _student(scores: Array, freedom: float) -> Array:
+    """Return quantiles of Student's t at the levels that a Normal has at these scores."""
+    return np.asarray(np.sign(scores) * student_t.isf(ndtr(-np.abs(scores)), freedom))
+
+
+def identity_calibration(p: int, freedom: float | None = None) -> Calibration:
+    """Return the calibration that leaves a predictive of p columns as it is, where rows are too few to learn from.
+
+    With the degrees of ``freedom`` of its scale it has the tails of Student's t.
+    """
     zeros = np.zeros(p)
     frame = ScaleModel(zeros, np.ones(p), zeros, zeros, np.zeros(1 + 2 * p))
+    if freedom is not None:
+        return Calibration(frame, _OWN_KNOTS, _student(_OWN_KNOTS, freedom), 0)
     return Calibration(frame, np.array([-1.0, 1.0]), np.array([-1.0, 1.0]), 0)

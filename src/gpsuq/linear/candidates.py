@@ -23,6 +23,7 @@ from gpsuq.engine.chains import ChainPlan, ChainWeights
 from gpsuq.engine.progress import stage
 from gpsuq.linear.centre import law_centres
 from gpsuq.linear.equal import EqualFit
+from gpsuq.linear.evidence import far_out
 from gpsuq.linear.laws import Law, equal_law, lines_law, normal_law, refit_lines
 from gpsuq.linear.refine import generator_draws, refine
 from gpsuq.linear.sample import LinearSettings, Rows, Sample
@@ -79,7 +80,8 @@ class Judged:
 
     ``log_density`` is of the held-out ``observations`` in turn, ``normal_scores`` of all their measures. ``start`` is
     the kind of law that training began from, or the kind itself; ``varies`` says whether the size of residuals may
-    change with x, ``left_out`` whether no law had seen what it was judged by.
+    change with x, ``left_out`` whether no law had seen what it was judged by; ``freedom`` are the degrees of freedom
+    that its scale was estimated with.
     """
 
     kind: str
@@ -87,6 +89,7 @@ class Judged:
     spread_weight: float
     varies: bool
     left_out: bool
+    freedom: float
     sample: Sample
     seed: int
     observations: Index
@@ -99,13 +102,21 @@ class Judged:
 
     def _learned(self, some: NDArray[np.bool_]) -> Calibration:
         rows = self._rows.part(some)
-        return fit_calibration(rows.columns, self.normal_scores[some], rows.weight, varies=self.varies, seed=self.seed)
+        return fit_calibration(
+            rows.columns,
+            self.normal_scores[some],
+            rows.weight,
+            varies=self.varies,
+            freedom=self.freedom,
+            apart=far_out(rows.columns, np.ones(len(rows.y), dtype=bool)),
+            seed=self.seed,
+        )
 
     @cached_property
     def calibration(self) -> Calibration:
         """What the scores teach to make the predictive hold; the identity where laws had seen what they judge."""
         if not self.left_out:
-            return identity_calibration(self._rows.columns.shape[1])
+            return identity_calibration(self._rows.columns.shape[1], self.freedom)
         return self._learned(np.ones(len(self.normal_scores), dtype=bool))
 
     def ranks(self) -> Array:
@@ -145,13 +156,14 @@ def _judge(
     held_out: list[Index],
     sample: Sample,
     estimation: Array,
+    k: int,
     seed: int,
     *,
     varies: bool,
 ) -> Judged:
     """Let each law of a candidate (kind, start, spread weight) speak of its own fold.
 
-    ``estimation`` is the covariance of mean coefficients. One law alone has seen what it speaks of.
+    ``estimation`` is the covariance of k mean coefficients. One law alone has seen what it speaks of.
     """
     scores, densities = [], []
     for law, index in zip(laws, held_out, strict=True):
@@ -161,7 +173,8 @@ def _judge(
         scores.append(mixtures.normal_scores(rows.y, loc, scale, law.share))
         densities.append(law.log_density(part) if part.grouped else mixtures.log_density(rows.y, loc, scale, law.share))
     said = np.concatenate(held_out), np.concatenate(scores), np.concatenate(densities)
-    return Judged(*names, varies, len(laws) > 1, sample, seed, *said)
+    freedom = max(sample.n_measures - k, 1.0)
+    return Judged(*names, varies, len(laws) > 1, freedom, sample, seed, *said)
 
 
 def judge_equal(
@@ -171,14 +184,14 @@ def judge_equal(
     names = ("equal", "equal", EQUAL)
     if not leave_out:
         law = unbiased(equal_law(fit), sample.n_measures, k)
-        return _judge(names, [law], [np.arange(len(sample))], sample, estimation, seed, varies=False)
+        return _judge(names, [law], [np.arange(len(sample))], sample, estimation, k, seed, varies=False)
     n_folds = min(_EQUAL_FOLDS, len(sample))
     folds = np.random.default_rng(derive_seed(seed, "equal-folds")).permutation(len(sample)) % n_folds
     rows, fold_of_row = sample.flat(), sample.of_measures(folds)
     rests = [rows.part(fold_of_row != fold) for fold in range(n_folds)]
     laws = [unbiased(equal_law(fit.without(rest)), float(rest.weight.sum()), k) for rest in rests]
     held_out = [np.flatnonzero(folds == fold) for fold in range(n_folds)]
-    return _judge(names, laws, held_out, sample, estimation, seed, varies=varies)
+    return _judge(names, laws, held_out, sample, estimation, k, seed, varies=varies)
 
 
 class Written:
@@ -186,7 +199,7 @@ class Written:
 
     def __init__(self, sample: Sample, settings: LinearSettings, k: int) -> None:
         rng = np.random.default_rng(derive_seed(settings.seed, "lines"))
-        self.sample, self.settings, self._k = sample, settings, k
+        self.sample, self.settings, self.k = sample, settings, k
         found = {
             "normal": normal_law(sample, random_level=settings.random_level),
             "lines": lines_law(sample, rng),
@@ -197,7 +210,7 @@ class Written:
 
     def of_all(self, kind: str) -> Law:
         """Return the law of all observations."""
-        return unbiased(self.laws[kind], self.sample.n_measures, self._k)
+        return unbiased(self.laws[kind], self.sample.n_measures, self.k)
 
     def lines_of_chains(self, kind: str, weights: Array) -> list[Law]:
         """Fit lines again with the weights (chain, n) of every chain: their mean depends most on whose rows count."""
@@ -211,7 +224,7 @@ class Written:
             law = normal_law(some, random_level=self.settings.random_level, start=start)
         else:
             law = refit_lines(some, start, same_slopes=kind == "levels")
-        return unbiased(law, some.n_measures, self._k)
+        return unbiased(law, some.n_measures, self.k)
 
 
 def choose_law(
@@ -234,7 +247,8 @@ def choose_law(
     def judged(kind: str, start: str, spread: float, laws: list[Law]) -> Judged:
         moved = [recentred(kind, law, rest, straight=straight) for law, rest in zip(laws, rests, strict=True)]
         names = (kind, start, spread)
-        return _judge(names, moved, held_out, sample, estimation, settings.seed, varies=not sample.grouped)
+        varies = not sample.grouped
+        return _judge(names, moved, held_out, sample, estimation, written.k, settings.seed, varies=varies)
 
     with stage("laws that can be written down"):
         for kind in written.laws:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,27 +14,32 @@ from gpsuq.speaking import (
     DropMissingOption,
     DropOption,
     ForceOption,
+    GroupsOption,
     JsonOption,
     SeedOption,
     StepsOption,
+    TargetOption,
+    WeightsOption,
     list_files,
+    mean_and_interval,
     print_found,
     print_json,
     print_left_out,
     speaking,
     step,
     watched,
+    without_findings,
 )
+
+predicted = mean_and_interval  # for gpsuq predict
 
 
 def fit(
     data: DataArgument,
-    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    target: TargetOption,
     out: Annotated[Path, typer.Option("--out", help="Directory for the model, summary.csv, rows.csv and a figure.")],
-    groups: Annotated[
-        str | None, typer.Option("--groups", help="Column that names subjects measured repeatedly.")
-    ] = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="Column of frequency weights.")] = None,
+    groups: GroupsOption = None,
+    weights: WeightsOption = None,
     drop: DropOption = None,
     drop_missing: DropMissingOption = False,
     intercept: Annotated[bool, typer.Option(help="Whether the model has an intercept.")] = True,
@@ -54,7 +58,7 @@ def fit(
     """
     with speaking() as console:
         from gpsuq.engine.checkpoints import resumable, unfinished
-        from gpsuq.errors import GPSError, GPSWarning
+        from gpsuq.errors import GPSError
         from gpsuq.linear.estimator import DEFAULT_STEPS, GPSLinearRegression
         from gpsuq.linear.report import checked_linear_page, linear_checks
         from gpsuq.plots.style import save_figure
@@ -85,16 +89,11 @@ def fit(
             n_steps=DEFAULT_STEPS if steps is None else steps,
         )
         with resumable(unfinished(out)), replaced(out, force=force) as folder:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", GPSWarning)
+            with without_findings(estimator):
                 if stream is None:
                     estimator.fit(table.X, table.y, table.weights, groups=table.groups)
                 else:
                     estimator.fit(stream)
-            said = {finding.message for finding in estimator.findings_}  # the summary has them
-            for warning in caught:
-                if str(warning.message) not in said:
-                    warnings.warn(warning.message, stacklevel=1)
             if table.encoding.levels:
                 table.encoding.write(folder)
             with step("judging rows and writing the report"):
@@ -116,13 +115,6 @@ def fit(
     print_left_out(console, n_before, n_rows)
     show(console, estimator)
     list_files(console, files)
-
-
-def predicted(estimator: Any, table: Any, coverage: float) -> Any:
-    """Return the mean and the interval of every row of a table."""
-    result = estimator.predict_interval(table, coverage)
-    result.insert(0, "mean", estimator.predict(table))
-    return result
 
 
 def facts(estimator: Any, coverage: float = 0.95) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from gpsuq.core.calibration import ScaleModel, fit_scale
 from gpsuq.linear.pilot import residual_scale
@@ -26,6 +27,9 @@ Array = NDArray[np.floating]
 FARTHEST = 5.0
 """Standard deviations from what is expected at its x, beyond which a row loses its weight."""
 
+SIGMA_FLOOR = 1e-4
+"""Least sigma in units of the pilot's residual scale."""
+
 _RATIO = 1.5  # of neighbouring sigmas
 _BELOW = 1  # sigmas below the robust scale: noise may be peaked
 _MOST = 24
@@ -35,6 +39,7 @@ _CONVERGED = 1e-7
 _FAR = 4.0  # scales of the bulk, beyond which a row counts less than its sigma says
 _MEAN_SIZE = 0.8  # of a standard Normal
 _LEAST_USUAL = 0.05  # of the bulk
+_FEW_FOR_EACH = 10  # rows for each coefficient, below which a robust fit explains half of them by chance
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,10 @@ class NoiseLaw:
         with np.errstate(divide="ignore"):
             factor = np.log(self.weight) - np.log(self.sigma)
         return np.asarray(factor - 0.5 * np.square(standardised))
+
+    def likelihood(self, rows: Rows, coefficients: Array) -> float:
+        """Return the log-likelihood of the rows, but for a constant."""
+        return float(rows.weight @ logsumexp(self.log_joint(rows.residuals(coefficients)), axis=-1))
 
     def precision(self, residuals: Array) -> Array:
         """Return what a row counts in least squares: the mean of 1 / sigma^2 given its residual, less far out."""
@@ -114,7 +123,24 @@ def fit_equal(rows: Rows, start: Array, sigma_floor: float = 0.0) -> EqualFit:
     noise = _grid(_bulk(rows, start, sigma_floor), rows.residuals(start))
     coefficients, noise = _em(rows, start, noise)
     bulk = _bulk(rows, coefficients, sigma_floor)
+    n, k = float(rows.weight.sum()), int(np.count_nonzero(rows.design.any(0)))
+    if k + 1 < n < _FEW_FOR_EACH * k:
+        plain = _least_squares(rows, n, k)
+        # What slopes gain by chance where rows are few, as the corrected criterion of Akaike has it.
+        slopes = int(np.count_nonzero(np.ptp(rows.design, axis=0)))
+        chance = slopes * (slopes + 1.0) / (n - slopes - 1.0)
+        if noise.likelihood(rows, coefficients) <= plain.noise.likelihood(rows, plain.coefficients) + chance:
+            return plain
     return EqualFit(at_the_mean(coefficients, rows, bulk), noise, bulk)
+
+
+def _least_squares(rows: Rows, n: float, k: int) -> EqualFit:
+    """Fit k coefficients to n rows by least squares: the noise has one sigma, and no row is far."""
+    coefficients = weighted_least_squares(rows.design, rows.y, rows.weight)
+    sigma = float(np.sqrt(rows.weight @ np.square(rows.residuals(coefficients)) / n))
+    sigma = max(sigma, SIGMA_FLOOR)
+    bulk = sigma * float(np.sqrt(n / (n - k)))
+    return EqualFit(coefficients, NoiseLaw(np.array([sigma]), np.ones(1), bulk), bulk)
 
 
 def near_least_squares(rows: Rows, fit: EqualFit, *, seed: int, straight: bool, sigma_floor: float = 0.0) -> EqualFit:

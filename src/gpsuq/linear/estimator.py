@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
-from scipy.special import ndtr
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from gpsuq.core import mixtures
-from gpsuq.core.arrays import check_finite_rows, checked_weight
+from gpsuq.core.arrays import check_finite_rows
 from gpsuq.core.generators import MLP
 from gpsuq.core.groups import group_codes
-from gpsuq.core.intervals import check_coverage
-from gpsuq.core.kernels import squared_robust_scale
-from gpsuq.core.seeds import quasi_normal, random_block, seed_from
+from gpsuq.core.seeds import quasi_normal, seed_from
 from gpsuq.core.summaries import summary_table
 from gpsuq.engine.checkpoints import resumable
 from gpsuq.engine.fitting import validated, whole_or_not_at_all
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, needs, warn
-from gpsuq.linear import rows
 from gpsuq.linear.findings import verdict
 from gpsuq.linear.fit import LinearFit, fit_linear
+from gpsuq.linear.inputs import check_finite_targets, check_sizes, frequencies, targets
 from gpsuq.linear.plots import coefficients
+from gpsuq.linear.predictive import LinearPredictions
 from gpsuq.linear.sample import LinearSettings
 from gpsuq.plots.diagnostics import observed_and_predicted
 from gpsuq.reports.compact import InNotebooks, compact
 from gpsuq.storage import save
-from gpsuq.tables.frames import as_pandas, identifiers, in_kind, numbers_of
+from gpsuq.tables.frames import as_pandas, identifiers, numbers_of
 from gpsuq.tables.streaming import ParquetRows
 
 if TYPE_CHECKING:
@@ -49,13 +43,12 @@ Array = NDArray[np.floating]
 
 DEFAULT_STEPS = 300
 _DRAWS = 512  # kept of each chain, for summaries
-_LARGEST = 1e150  # its square is a number still
 _RESERVED = {"intercept", "sigma", "subgroup", "subgroup_probability", "outlier_score", "outlier", "rows"}
 _SILENT = {"noise-varies", "identifier", "levels"}  # findings that call for no warning
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 
-class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GPSLinearRegression(LinearPredictions, InNotebooks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Linear regression y_i = intercept + x_i' theta_i + e_i with a *law* of coefficients instead of one vector.
 
     :math:`(\theta_i, \sigma_i) = G(Z_i)` with :math:`Z_i \sim N(0, I)`. Where a test finds no difference between rows,
@@ -218,7 +211,7 @@ class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: 
             codes, self.n_features_in_ = None, X.shape[1]
             self.feature_names_in_ = np.array(everything.columns, dtype=object)
         else:
-            _check_finite_targets(y)
+            check_finite_targets(y)
             table = as_pandas(X)
             X, y = validated(
                 *(self, numbers_of(X, type(self).__name__), y),
@@ -229,10 +222,10 @@ class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: 
             )
             check_finite_rows("X", X)
             y = y.astype(np.float64)
-            weight = _sample_weight(sample_weight, len(y))
+            weight = frequencies(sample_weight, len(y))
             codes = None if groups is None else group_codes(groups, len(y))
         names = self._names()
-        _check_sizes(X, y, names)
+        check_sizes(X, y, names)
         reserved = sorted(set(names) & _RESERVED)
         if reserved:
             raise GPSError(f"columns named {', '.join(reserved)} would hide results of the same name; rename them")
@@ -293,23 +286,7 @@ class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: 
         self.spread_path_ = fit.path
         self.findings_ = fit.findings
 
-    def _names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
-
     # --- parameters --------------------------------------------------------------------------------------------------
-
-    def sample_parameters(self, n_draws: int = 1000, random_state: int | None = None) -> pd.DataFrame:
-        """Draw from the UQ distribution, chains in turn: a column per coefficient, ``intercept`` and ``sigma``."""
-        check_is_fitted(self)
-        if n_draws < 1:
-            raise GPSError(f"n_draws must be at least 1, got {n_draws}")
-        n_chains = len(self.fit_.centers)
-        block = random_block(self.seed_ if random_state is None else random_state, "parameters")
-        noise = torch.randn(n_chains, -(-n_draws // n_chains), self.fit_.noise_dim, generator=block)
-        draws = self.fit_.parameters(noise)
-        table = pd.DataFrame(draws["slope"].swapaxes(0, 1).reshape(-1, self.n_features_in_), columns=self._names())
-        return table.assign(**{name: draws[name].T.ravel() for name in ("intercept", "sigma")}).iloc[:n_draws]
 
     def summary(self, coverage: float = 0.95) -> pd.DataFrame:
         """Return one row per coefficient, intercept and sigma, with both kinds of uncertainty side by side.
@@ -371,123 +348,11 @@ class GPSLinearRegression(InNotebooks, RegressorMixin, BaseEstimator):  # type: 
         """Plot the coefficients; of rows X and y, what was observed against what is predicted, with 90% intervals."""
         if X is None:
             return self.plot_coefficients()
-        return observed_and_predicted(_targets(X, y), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
+        return observed_and_predicted(targets(X, y), self.predict(X), *self.predict_interval(X, 0.9).to_numpy().T)
 
     def _compact(self) -> str:
         columns = ["mean", "mean_lower", "mean_upper", "heterogeneity_sd"]
         return compact(type(self).__name__, self.verdict(), self.findings_, self.summary()[columns])
-
-    # --- predictions -------------------------------------------------------------------------------------------------
-
-    def predict(self, X: Any) -> Array:
-        """Return the mean of the predictive at every row of X."""
-        return self._covariates(X) @ self.coef_ + self.intercept_
-
-    @in_kind
-    def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> pd.DataFrame:
-        """Return quantiles of new observations, one column per level, calibrated by rows that were not fitted.
-
-        Frames come back as the kind that X is: of polars where X is.
-        """
-        levels = [float(level) for level in np.atleast_1d(np.asarray(levels, dtype=float))]
-        if not levels or not all(0.0 < level < 1.0 for level in levels):
-            raise GPSError(f"levels must be between 0 and 1, got {levels}")
-        return self._quantiles(X, levels, levels)
-
-    def _quantiles(self, X: Any, levels: Sequence[float], names: Sequence[Any]) -> pd.DataFrame:
-        found = []
-        for _, block, mixture in self._predictive(X):
-            scores = self.fit_.calibration.predictive_scores(np.asarray(levels), block)
-            found.append(mixtures.at_normal_scores(scores, *mixture))
-        return pd.DataFrame(np.concatenate(found), columns=list(names), index=_index(X))
-
-    @in_kind
-    def predict_interval(self, X: Any, coverage: float = 0.95) -> pd.DataFrame:
-        """Return an equal-tailed interval for new observations, in columns ``lower`` and ``upper``."""
-        tail = (1.0 - check_coverage(coverage)) / 2.0
-        return self._quantiles(X, [tail, 1.0 - tail], ["lower", "upper"])
-
-    def predict_cdf(self, X: Any, y: Any) -> Array:
-        """Return the probability of at most y at every row: uniform over rows where the predictive is right."""
-        y = _targets(X, y)
-        found = [
-            self.fit_.calibration.calibrated(mixtures.normal_scores(y[seen], *mixture), block)
-            for seen, block, mixture in self._predictive(X)
-        ]
-        return np.concatenate(found)
-
-    def sample_predictive(self, X: Any, n_draws: int = 1000, random_state: int | None = None) -> Array:
-        """Draw new observations (draw, row); each draw has parameters of its own, the same for all rows."""
-        draws = self.sample_parameters(n_draws, random_state)
-        seed = self.seed_ if random_state is None else random_state
-        slopes, intercept, sigma = (draws[name].to_numpy() for name in (self._names(), "intercept", "sigma"))
-        shape = n_draws, len(self._covariates(X))
-        noise = torch.randn(shape, generator=random_block(seed, "outcomes"), dtype=torch.float64).numpy()
-        found = []
-        for seen, block, mixture in self._predictive(X):
-            raw = slopes @ block.T + intercept[:, None] + sigma[:, None] * noise[:, seen]
-            # What the parameters make is moved to where the calibrated predictive has it.
-            scores = mixtures.normal_scores(raw.T, *mixture)
-            moved = self.fit_.calibration.predictive_scores(np.clip(ndtr(scores), 1e-12, 1.0 - 1e-12), block)
-            found.append(mixtures.at_normal_scores(moved, *mixture))
-        return np.concatenate(found).T
-
-    def kernel_score(self, X: Any, y: Any, sample_weight: Any = None, *, bandwidth: float | None = None) -> float:
-        """Return the mean kernel score of y under the law's predictive, lower is better.
-
-        The kernel is Gaussian. Its ``bandwidth`` (in squared units of y) is by default the squared robust scale of y,
-        so that different fits are compared on the same y by the same kernel.
-        """
-        y = _targets(X, y)
-        width = squared_robust_scale(torch.from_numpy(y)) if bandwidth is None else float(bandwidth)
-        if not width > 0:
-            raise GPSError(f"the bandwidth must be positive, got {width}")
-        scores = [mixtures.kernel_score(y[seen], *mixture, width) for seen, _, mixture in self._predictive(X)]
-        return float(np.average(np.concatenate(scores), weights=sample_weight))
-
-    @in_kind
-    def explain_rows(self, X: Any, y: Any, *, groups: Any = None) -> pd.DataFrame:
-        r"""Explain for each observation which parameters it speaks for.
-
-        Draws are re-weighted by :math:`f(y_i \mid \theta_m, x_i)`; with ``groups``, labels (n,) of subjects, by all
-        rows of a subject together, so that they share one theta. The result has, for each row, the mean of every
-        coefficient, the intercept and sigma under these weights; ``subgroup``, the most likely mode of the UQ
-        distribution (numbered from 0 along the direction in which coefficients differ most), and its
-        ``subgroup_probability``; ``outlier_score``, by how many nats y is more surprising than an ordinary observation
-        of the model, one of the bulk of its noise; and ``outlier``, whether that is more than 5.
-        """
-        return self._explained(X, y, groups)
-
-    def _explained(self, X: Any, y: Any, groups: Any) -> pd.DataFrame:
-        covariates, y = self._covariates(X), _targets(X, y)
-        codes = None if groups is None else group_codes(groups, len(y))
-        means, others = rows.explain_rows(self.fit_, self.draws_, covariates, y, codes, self.seed_)
-        names = [*self._names(), "intercept", "sigma"]
-        return pd.DataFrame(means, columns=names, index=_index(X)).assign(**others)
-
-    @in_kind
-    def explain_groups(self, X: Any, y: Any, groups: Any) -> pd.DataFrame:
-        """Explain for each subject which parameters its rows speak for: a row per label, with how many rows."""
-        explained = self._explained(X, y, groups).set_axis(pd.Index(np.asarray(groups), name="group"))
-        by_group = explained.groupby(level=0, sort=True)
-        first = by_group.first().drop(columns=["outlier_score", "outlier"])
-        return first.assign(rows=by_group.size(), outliers=by_group["outlier"].sum())
-
-    # --- inside ------------------------------------------------------------------------------------------------------
-
-    def _covariates(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = validated(self, numbers_of(X, type(self).__name__), reset=False, dtype=np.float64, ensure_all_finite=False)
-        check_finite_rows("X", X)
-        return np.asarray(X)
-
-    def _predictive(self, X: Any) -> Iterator[tuple[slice, Array, tuple[Array, Array, Array]]]:
-        """Yield the predictive mixture of some rows at a time: which, the rows, (means and sds (rows, k), weights)."""
-        X = self._covariates(X)
-        step = max(1, rows.NUMBERS // len(self.fit_.law.share))
-        for start in range(0, len(X), step):
-            seen = slice(start, start + step)
-            yield seen, X[seen], self.fit_.components(X[seen])
 
 
 def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float:
@@ -504,46 +369,3 @@ def kernel_score_scorer(estimator: GPSLinearRegression, X: Any, y: Any) -> float
     >>> search = GridSearchCV(model, {"fit_intercept": [True, False]}, scoring=kernel_score_scorer)
     """
     return -estimator.kernel_score(X, y)
-
-
-def _check_finite_targets(y: Any) -> None:
-    """Name rows of y that are not finite; what is no list of real numbers is scikit-learn's to complain about."""
-    try:
-        given = np.asarray(y)
-        values = given.real.astype(np.float64)
-    except (TypeError, ValueError):
-        return
-    if values.ndim and not np.iscomplexobj(given):
-        check_finite_rows("y", values)
-
-
-def _check_sizes(X: Array, y: Array, names: Sequence[str]) -> None:
-    """Raise where a column, or y but for outliers, is so large or small that squares of it are no numbers."""
-    with np.errstate(over="ignore"):
-        sizes = [*np.ptp(X, 0), np.median(np.abs(y - np.median(y)))]
-    for name, size in zip([*names, "y"], sizes, strict=True):
-        if not (size == 0.0 or 1.0 / _LARGEST < size < _LARGEST):
-            raise GPSError(f"{name} varies by {size:.3g}, which is no size to compute with: give it in another unit")
-
-
-def _index(X: Any) -> Any:
-    return X.index if isinstance(X, pd.DataFrame) else None
-
-
-def _targets(X: Any, y: Any) -> Array:
-    """Check targets that belong to the rows of X."""
-    values: Array = column_or_1d(y, dtype=np.float64)
-    check_finite_rows("y", values)
-    if len(values) != len(X):
-        raise GPSError(f"X and y must have the same number of rows, got {len(X)} and {len(values)}")
-    return values
-
-
-def _sample_weight(sample_weight: Any, n: int) -> Array | None:
-    if sample_weight is None:
-        return None
-    values = np.asarray(sample_weight)
-    weight = checked_weight("sample_weight", np.full(n, values) if values.ndim == 0 else values, n, torch.float64)
-    if weight is not None and float(weight.max()) > _LARGEST:
-        raise GPSError(f"sample_weight holds {float(weight.max()):.3g}, which is no number of rows")
-    return None if weight is None else weight.numpy()

@@ -7,8 +7,9 @@ does noise whose size changes; skewed or heavy-tailed noise does not. The test t
    or where their x lies far outside that of the others, up to a quarter of all rows: they are outliers;
 2. takes residuals of a robust fit that also has the squares and, where rows suffice, the products of the columns, each
    in units of its standard error: what is curved is gone;
-3. asks whether the size of these residuals goes with the columns and their squares, once by ranks, which heavy tails
-   do not disturb, and once as it is, where a rare subgroup shows. Three statistics of each are looked at (all columns
+3. asks whether the size of these residuals goes with the columns: once by ranks, which heavy tails do not disturb, with
+   the columns and their squares, and once as it is, where a rare subgroup shows in proportion to their distance from
+   the centre, with the columns and their absolute values. Three statistics of each are looked at (all columns
    together, the strongest of them, the distance from the centre); residuals are shuffled 999 times, and the p-value is
    that of the best of the six, so that choosing it is accounted for.
 
@@ -17,6 +18,7 @@ Shuffling makes the level right whatever the law of the noise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +88,7 @@ def gather_evidence(rows: Rows, fit: EqualFit, *, seed: int) -> Evidence:
         _, whole = _bases(kept)
     standard, squares = _standardised(kept.columns)
     residuals = _standardised_residuals(whole, kept.y)
-    statistics = _Statistics(np.column_stack([standard, squares]), np.square(kept.design).sum(1))
+    statistics = _statistics(standard, squares, np.linalg.norm(kept.design, axis=1))
     scores = _scores(residuals)
     shuffled = np.stack([statistics(scores[:, rng.permutation(len(residuals))]) for _ in range(_SHUFFLES)])
     p_value = _p_value(statistics(scores), shuffled)
@@ -109,9 +111,14 @@ def _outlying(columns: Array, far: NDArray[np.bool_], q: int) -> NDArray[np.bool
         return np.zeros(len(far), dtype=bool)
     if far.sum() < _ROWS_FOR_EACH * q:
         return far
-    away = np.abs(columns - np.median(columns[~far], axis=0))
-    usual = 1.4826 * np.median(away[~far], axis=0)
-    return far & ((away > _LEVERAGE * usual) & (usual > 0)).any(1)
+    return far & far_out(columns, ~far)
+
+
+def far_out(columns: Array, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rows of columns (n, p) lie far outside of the rows ``among`` which they are judged, (n,)."""
+    away = np.abs(columns - np.median(columns[among], axis=0))
+    usual = 1.4826 * np.median(away[among], axis=0)
+    return np.asarray(((away > _LEVERAGE * usual) & (usual > 0)).any(1))
 
 
 def _standardised(columns: Array) -> tuple[Array, Array]:
@@ -198,7 +205,7 @@ def _scores(residuals: Array) -> Array:
 
 
 class _Statistics:
-    """Three ways to see whether scores (m, n) go with features (n, f): together, the strongest, the distance."""
+    """Three ways to see whether a score goes with features (n, f): together, the strongest, the distance (n,)."""
 
     def __init__(self, features: Array, distance: Array) -> None:
         centred = features - features.mean(0)
@@ -208,11 +215,17 @@ class _Statistics:
         away = distance - distance.mean()
         self._distance = away / max(np.linalg.norm(away), np.finfo(float).tiny)
 
-    def __call__(self, scores: Array) -> Array:
-        """Return the statistics of all scores, (3 m,)."""
-        strongest = np.abs(scores @ self._each).max(1) if self._each.shape[1] else np.zeros(len(scores))
-        together = np.square(scores @ self._together).sum(1)
-        return np.concatenate([together, strongest, scores @ self._distance])
+    def __call__(self, score: Array) -> Array:
+        """Return the statistics of a score (n,), (3,)."""
+        strongest = np.abs(score @ self._each).max() if self._each.shape[1] else 0.0
+        return np.array([np.square(score @ self._together).sum(), strongest, score @ self._distance])
+
+
+def _statistics(standard: Array, squares: Array, distance: Array) -> Callable[[Array], Array]:
+    """Return what makes statistics of both scores (2, n), (6,): features grow as the scores do where slopes differ."""
+    by_rank = _Statistics(np.column_stack([standard, squares]), np.square(distance))
+    by_size = _Statistics(np.column_stack([standard, np.abs(standard)]), distance)
+    return lambda scores: np.concatenate([by_rank(scores[0]), by_size(scores[1])])
 
 
 def _p_value(observed: Array, shuffled: Array) -> float:
@@ -222,7 +235,7 @@ def _p_value(observed: Array, shuffled: Array) -> float:
 
 
 def _detectable(
-    residuals: Array, standard: Array, statistics: _Statistics, shuffled: Array, rng: np.random.Generator
+    residuals: Array, standard: Array, statistics: Callable[[Array], Array], shuffled: Array, rng: np.random.Generator
 ) -> float:
     """Find the smallest spread of one coefficient that 80% of trials find: residuals shuffled, spread added."""
     if standard.shape[1] == 0:

@@ -51,7 +51,7 @@ def _curved(evidence: Evidence, kind: str) -> Finding | None:
         "nonlinear",
         f"the relation is curved: squares and products of the columns explain {evidence.curvature:.0%} of what a line "
         f"leaves. Coefficients are those of the best line{doubt}. Add transformed columns, or use a model of curves, "
-        "such as gradient boosting or GPS with MLP(conditional=True)",
+        "such as GPSRegressor",
     )
 
 

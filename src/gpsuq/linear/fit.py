@@ -26,7 +26,7 @@ from gpsuq.engine.progress import stage
 from gpsuq.errors import warn
 from gpsuq.linear import candidates, centre
 from gpsuq.linear.candidates import EQUAL, LINES
-from gpsuq.linear.equal import fit_equal, near_least_squares
+from gpsuq.linear.equal import SIGMA_FLOOR, fit_equal, near_least_squares
 from gpsuq.linear.evidence import Evidence, gather_evidence
 from gpsuq.linear.findings import FAILED, describe
 from gpsuq.linear.laws import Law, equal_law
@@ -42,7 +42,6 @@ _VERY_MANY = 200  # rows for each of these
 _FEWEST = 12, 40  # observations and rows for a law
 _FEWEST_TO_LEAVE_OUT = 20
 _FOR_EACH = 3  # rows for each coefficient, to leave some out
-_SIGMA_FLOOR = 1e-4
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def fit_linear(
     sample = observe(X, y, weight, codes, units, _ROWS)
     size = _size(sample, everything.total_weight, units.rank + intercept)
     rows = sample.flat()
-    floor = _SIGMA_FLOOR if size.bootstraps else 1.0  # few rows do not keep sigma from zero
+    floor = SIGMA_FLOOR if size.bootstraps else 1.0  # few rows do not keep sigma from zero
     equal, evidence = fit_equal(rows, start, floor), None
     if settings.spread_weight == "auto" and size.has_laws and not sample.grouped:
         with stage("testing equal coefficients"):
@@ -158,7 +157,7 @@ def fit_linear(
     centers = _corrected(of_chains, equal.coefficients, equal.noise.sd, share, sample, settings, size)
     varies = size.has_laws and not sample.grouped
     chosen = candidates.judge_equal(
-        sample, equal, size.k, _covariance(centers), settings.seed, leave_out=size.leaves_out, varies=varies
+        sample, equal, size.k, _covariance(centers, size), settings.seed, leave_out=size.leaves_out, varies=varies
     )
     law, generator, path = candidates.unbiased(equal_law(equal), size.n_rows, size.k), None, None
     moved, chains = np.zeros(len(law.center)), [law] * len(centers)
@@ -167,7 +166,7 @@ def fit_linear(
         straight = evidence is None or not evidence.curved
         detected = evidence is not None and evidence.differ
         chosen, path = candidates.choose_law(
-            chosen, written, _covariance(centers), straight=straight, detected=detected
+            chosen, written, _covariance(centers, size), straight=straight, detected=detected
         )
         if chosen.kind != "equal":
             trained, generator = candidates.fit_chosen(chosen, written)
@@ -198,7 +197,7 @@ def fit_linear(
         generator=generator,
         moved=moved,
         centers=centers,
-        estimation=_covariance(centers),
+        estimation=_covariance(centers, size),
         bulk=equal.bulk if chosen.kind == "equal" else law.ordinary_sigma,
         calibration=chosen.calibration,
         ranks=chosen.ranks(),
@@ -242,15 +241,22 @@ def _corrected(
             "coefficients is that of Normal theory around the robust fit"
         )
         rng = np.random.default_rng(derive_seed(settings.seed, "normal-theory"))
-        return centre.normal_theory(whole, k, n, scale, len(centers), rng)
+        unbiased = scale * float(np.sqrt(n / max(n - k, 0.5 * n)))
+        return centre.normal_theory(whole, k, n, unbiased, len(centers), rng)
     # With k coefficients the bootstrap's deviations are too small by (n - k) / n.
     worth = max(share * n, 2.0 * k)
     factor = worth / (worth - k) * np.sqrt(sample.n_measures / size.n_rows)
     return np.asarray(whole + (centers - centers.mean(0)) * factor)
 
 
-def _covariance(centers: Array) -> Array:
-    """Return the covariance of the mean coefficients, (q, q)."""
+def _covariance(centers: Array, size: _Size) -> Array:
+    """Return the covariance of the mean coefficients, (q, q), as predictions take it.
+
+    Deviations of bootstrap weights were corrected by n / (n - k), those of Normal theory are Student's: so intervals of
+    means hold where rows are few. A prediction has such tails already, and takes the variance without them.
+    """
     if len(centers) < 2:
         return np.zeros((centers.shape[1],) * 2)
-    return np.atleast_2d(np.cov(centers.T)) * ((len(centers) + 1) / len(centers))
+    left = max(size.n - size.k, 1.0)
+    shrunk = left / size.n if size.bootstraps else max(left - 2.0, 1.0) / left
+    return np.atleast_2d(np.cov(centers.T)) * (shrunk * (len(centers) + 1) / len(centers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from gpsuq.linear.profile import profile_in_words, subgroup_profile
 from gpsuq.plots.diagnostics import some_points, subgroup_scatter
 from gpsuq.reports import blocks
 from gpsuq.reports.page import Block, Hints, Page, Picture, Section, Table, Text, settings_table
-from gpsuq.reports.saved import damage_told, frame_as_json, frame_from_json, read_checks
-from gpsuq.tables.reading import check_numbers
+from gpsuq.reports.saved import frame_as_json, frame_from_json, outcomes_to_judge_by, page_with_checks
 
 _WORST_ROWS = 10
 _SHOWN_ROWS = 2000
@@ -89,17 +88,12 @@ def linear_page(estimator: GPSLinearRegression, X: Any = None, y: Any = None) ->
 
 def saved_page(estimator: GPSLinearRegression, directory: Path, *, progress: bool) -> Page:
     """Return the report of a saved regression, with what was kept about its rows."""
-    checks = read_checks(directory, LINEAR_PARTS, LATER_PARTS)
-    with damage_told(directory) if checks is not None else nullcontext():
-        return checked_linear_page(estimator, checks)
+    return page_with_checks(directory, LINEAR_PARTS, LATER_PARTS, partial(checked_linear_page, estimator))
 
 
 def judged_page(estimator: GPSLinearRegression, X: pd.DataFrame, y: pd.Series | None) -> Page:
     """Return the report of a saved regression on the rows of a file."""
-    if y is None:
-        raise GPSError("a regression is judged by outcomes: name their column with --target")
-    check_numbers(y.to_frame())
-    return linear_page(estimator, X, y)
+    return linear_page(estimator, X, outcomes_to_judge_by(y))
 
 
 def linear_checks(
