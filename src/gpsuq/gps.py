@@ -39,6 +39,7 @@ from gpsuq.uq.distribution import UQDistribution
 
 DEFAULT_ALGORITHM = Algorithm(n_steps=2000, batch_size=100, n_draws=64, schedule="plateau")
 _MOST_DRAWS, _MOST_NOISE = 256, 10
+_AFFINE_GAIN = 10.0  # one number moves a whole law, where a network's output moves with thousands
 _AT_W = (32, 32)  # hidden widths of a law that moves with concomitants, which is computed for every observation
 
 
@@ -64,9 +65,9 @@ class GPS:
     generator
         ``MLP(...)``, any ``nn.Module`` with a ``noise_dim`` (each chain starts anew from it), or
         ``FromModule(module, noise_dim)``; None is ``MLP()`` with as much noise as there are numbers that vary, 2 to 10.
-        With the log score, None also trains an affine generator, ``MLP(hidden=())``, whose law is Normal but for the
-        supports of parameters; it is taken unless the other one explains the observations left out better. What both
-        scored is in ``law_scores``.
+        With the log score, None also trains an affine generator, ``MLP(hidden=(), gain=10)``, whose law is Normal but
+        for the supports of parameters; it is taken unless the other one explains the observations left out better. What
+        both scored is in ``law_scores``.
     distance
         Between predictive and data: ``LogScore()``, ``MMD()``, ``EnergyDistance()`` or ``SlicedWasserstein()``. None is
         the log score where the model has a density, which then sees most of the law of theta, or else MMD.
@@ -203,8 +204,8 @@ class GPS:
             self.plan = replace(self.plan, spread_weight=float(weight))
         state = self._trained(X, y, start, options)
         if self.generator is None and start is None and _can_be_affine(state):
-            spec = cast(MLP, state.generator.body.spec)
-            affine = self._with(generator=replace(spec, hidden=()))._trained(X, y, None, _saved_in(options, "affine"))
+            spec = replace(cast(MLP, state.generator.body.spec), hidden=(), gain=_AFFINE_GAIN)
+            affine = self._with(generator=spec)._trained(X, y, None, _saved_in(options, "affine"))
             self.law_scores = law_scores(state, affine)
             state = affine if self.law_scores.loc["affine", "chosen"] else state
         return state.problem, state

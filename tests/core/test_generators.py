@@ -24,6 +24,17 @@ def test_a_layer_says_the_same_without_gradients():
         assert torch.allclose(layer(inputs), inputs @ layer.weight + layer.bias, atol=1e-6)
 
 
+@pytest.mark.parametrize("hidden", [(), (8,)])
+def test_gain_moves_the_last_layer_faster_from_the_same_start(hidden):
+    plain, fast = (MLP(hidden, conditional=True, gain=gain).build(3, 2, SCALE, 2, seed=0) for gain in (1.0, 10.0))
+    x, noise = torch.randn(1, 5, 1, 2), torch.randn(2, 5, 6, 2)
+    assert torch.allclose(plain(noise, x), fast(noise, x), atol=1e-6)
+    slow, quick = (torch.autograd.grad(body(noise, x).sum(), body.layers[-1].weight)[0] for body in (plain, fast))
+    assert torch.allclose(10.0 * slow, quick, atol=1e-4)
+    with pytest.raises(GPSError, match="gain"):
+        MLP(gain=0.0)
+
+
 def test_conditional_generator_equals_the_layer_on_concatenated_input():
     body = MLP(hidden=(8,), conditional=True).build(3, 2, SCALE, 2, seed=0)
     x, noise = torch.randn(1, 5, 1, 2), torch.randn(2, 5, 6, 2)

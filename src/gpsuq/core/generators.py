@@ -100,6 +100,8 @@ class MLP(GeneratorSpec):
         Whether the generator sees x. Where it does not, all observations share the same law of parameters.
     activation
         ``"tanh"``, ``"relu"`` or ``"silu"``.
+    gain
+        Factor of the last layer, whose weights start as many times smaller: it learns as many times as fast.
 
     Examples
     --------
@@ -114,8 +116,11 @@ class MLP(GeneratorSpec):
     noise_dim: int = 2
     conditional: bool = False
     activation: str = "tanh"
+    gain: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0.0 < self.gain < math.inf:
+            raise GPSError(f"MLP: gain must be positive, got {self.gain}")
         if self.noise_dim < 1 or any(width < 1 for width in self.hidden):
             raise GPSError(f"MLP: noise_dim and all widths must be at least 1, got {self.noise_dim} and {self.hidden}")
         if self.activation not in ACTIVATIONS:
@@ -156,7 +161,7 @@ class _ChainMLP(ChainBody):
     ) -> None:
         super().__init__()
         self.spec, self.noise_dim, self.conditional = spec, spec.noise_dim, scale is not None
-        self.activation = ACTIVATIONS[spec.activation]
+        self.activation, self.gain = ACTIVATIONS[spec.activation], spec.gain
         widths = [spec.noise_dim, *spec.hidden, width]
         self.layers = nn.ModuleList(
             ChainLinear(n_in, n_out, n_chains, seed, str(depth))
@@ -166,6 +171,11 @@ class _ChainMLP(ChainBody):
             self.from_x = ChainLinear(scale.x_width or n_features, widths[1], n_chains, seed, "x")
             self.register_buffer("x_center", scale.x_center)
             self.register_buffer("x_scale", scale.x_scale)
+        if spec.gain != 1.0:
+            last = self.layers[-1] if spec.hidden else self
+            with torch.no_grad():
+                for parameter in last.parameters():
+                    parameter.div_(spec.gain)
 
     def forward(self, noise: Tensor, x: Tensor | None) -> Tensor:
         n_chains, n_rows, n_draws, _ = noise.shape
@@ -178,6 +188,8 @@ class _ChainMLP(ChainBody):
             n_rows = x.shape[1]
         for layer in self.layers[1:]:
             hidden = layer(self.activation(hidden))
+        if self.gain != 1.0:
+            hidden = self.gain * hidden
         return hidden.reshape(n_chains, n_rows, n_draws, -1)
 
     def select(self, chains: Sequence[int]) -> None:
