@@ -12,7 +12,9 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 SIZES = (1_000, 10_000, 100_000)
 MODELS = ("student-t", "mixture")
@@ -24,16 +26,25 @@ def data_for(model: str, n: int):
     return correlated(n, 20, contamination=0.05, seed=0) if model == "student-t" else scissors(n, seed=0)
 
 
-def run_nuts(model: str, n: int) -> None:
-    """Sample the posterior once and print the smallest effective sample size."""
-    import numpyro
-
-    numpyro.set_host_device_count(4)
+def sampled(model: Callable[[], None], seed: int = 0, names: Sequence[str] = ()) -> tuple[dict[str, Any], float]:
+    """Sample a posterior; return its draws, and the smallest effective sample size (of what is named, or of all)."""
     import jax
-    import jax.numpy as jnp
-    import numpyro.distributions as dist
     from numpyro.diagnostics import summary
     from numpyro.infer import MCMC, NUTS
+
+    sampler = MCMC(NUTS(model), num_warmup=1000, num_samples=1000, num_chains=4, progress_bar=False)
+    sampler.run(jax.random.PRNGKey(seed))
+    table = summary(sampler.get_samples(group_by_chain=True))
+    return sampler.get_samples(), min(float(table[name]["n_eff"].min()) for name in names or table)
+
+
+def run_nuts(model: str, n: int) -> None:
+    """Sample the posterior once and print the smallest effective sample size."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    numpyro.set_host_device_count(4)  # before there are arrays
 
     data = data_for(model, n)
     X, y = jnp.asarray(data.X, jnp.float32), jnp.asarray(data.y, jnp.float32)
@@ -53,11 +64,7 @@ def run_nuts(model: str, n: int) -> None:
         components = dist.Normal(intercept + X @ slope.T, scale)
         numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weight), components), obs=y)
 
-    kernel = NUTS(student_t if model == "student-t" else mixture)
-    sampler = MCMC(kernel, num_warmup=1000, num_samples=1000, num_chains=4, chain_method="parallel", progress_bar=False)
-    sampler.run(jax.random.PRNGKey(0))
-    table = summary(sampler.get_samples(group_by_chain=True))
-    print(min(float(values["n_eff"].min()) for values in table.values()))
+    print(sampled(student_t if model == "student-t" else mixture)[1])
 
 
 def gps_seconds(data) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from nuts import sampled
 from ten_models import TRUTH, distance, fitted, judged, models
 
 TITLES = ("A logit of persons", "Counts with too many zeros")
@@ -25,14 +26,11 @@ LAWS = 4000  # draws of a law
 
 def run_nuts(title: str, seed: int) -> None:
     """Sample the posterior once; print distances of laws from the truth, and the smallest effective sample size."""
-    import numpyro
-
-    numpyro.set_host_device_count(4)
-    import jax
     import jax.numpy as jnp
+    import numpyro
     import numpyro.distributions as dist
-    from numpyro.diagnostics import summary
-    from numpyro.infer import MCMC, NUTS
+
+    numpyro.set_host_device_count(4)  # before there are arrays
 
     head, sections = models()
     names: dict[str, Any] = {}
@@ -56,15 +54,11 @@ def run_nuts(title: str, seed: int) -> None:
         rate = jnp.exp(level + (X * slope).sum(-1))
         numpyro.sample("y", dist.ZeroInflatedPoisson(never, rate).to_event(1), obs=y)
 
-    kernel = NUTS(logit if title == TITLES[0] else zeros)
-    sampler = MCMC(kernel, num_warmup=1000, num_samples=1000, num_chains=4, chain_method="parallel", progress_bar=False)
-    sampler.run(jax.random.PRNGKey(seed))
-    found = {name: np.asarray(values) for name, values in sampler.get_samples().items()}
+    samples, ess = sampled(logit if title == TITLES[0] else zeros, seed, ("mean", "deviation"))
+    found = {name: np.asarray(values) for name, values in samples.items()}
     rng, rows = np.random.default_rng(seed), np.arange(LAWS) % len(found["mean"])
     drawn = found["mean"][rows] + found["deviation"][rows] * rng.normal(size=(LAWS, found["mean"].shape[1]))
     laws = [truth for truth in TRUTH[title].values() if callable(truth)]
-    shared = {k: v for k, v in sampler.get_samples(group_by_chain=True).items() if k in ("mean", "deviation")}
-    ess = min(float(values["n_eff"].min()) for values in summary(shared).values())
     print(json.dumps({"w1": [round(distance(drawn[:, k], each), 3) for k, each in enumerate(laws)], "ess": round(ess)}))
 
 
