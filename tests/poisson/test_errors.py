@@ -31,7 +31,7 @@ def test_the_length_of_a_constant_is_the_window():
 
 
 def test_the_errors_of_a_mixture_fall_with_the_root_of_the_intensity():
-    """Sixteen times as many points: half of the relative error, where a fixed kernel has a quarter, an adaptive one all."""
+    """Sixteen times as many points: half of the relative error; a fixed kernel has a quarter, an adaptive one all."""
     grid = Grid(SQUARE, 32, 32)
     modes = ErrorField(0.1, 1.5, 200.0).modes(grid, np.full((3, 2), 0.5), np.array([50.0, 200.0, 800.0]))
     sd = np.sqrt(np.square(modes).sum(0))

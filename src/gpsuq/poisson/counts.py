@@ -2,8 +2,9 @@ r"""The kernel score of counts: exact for Poisson counts, on the scale where the
 
 The kernel is Gaussian on stabilised counts, :math:`k(y, y') = \exp(-(t(y) - t(y'))^2 / b)` with Anscombe's
 :math:`t(y) = 2\sqrt{y + 3/8}`, whose variance is about 1 whatever the mean: one bandwidth serves single cells and large
-blocks. Small counts are summed, probabilities against the Gram matrix of the kernel: once, on a fine grid of means, from
-which cubics lead to every mean. Above ``MOST_EXACT`` the stabilised count is taken as :math:`N(2\sqrt{\mu + 1/8}, 1)`.
+blocks. Small counts are summed, probabilities against the Gram matrix of the kernel: once, on a fine grid of means,
+from which cubics lead to every mean. Above ``MOST_EXACT`` the stabilised count is taken as
+:math:`N(2\sqrt{\mu + 1/8}, 1)`.
 
 Counts are censored where the largest observed one leaves a tail below ``TAIL``: whatever lies beyond is one last atom.
 The score of the censored count is exact, and no observation is censored, so nothing that the data could tell is lost.

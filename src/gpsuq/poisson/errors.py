@@ -36,8 +36,10 @@ _LOWEST = 1e-3  # of the largest intensity: where there are no points at all, an
 
 @dataclass(frozen=True)
 class ErrorField:
-    """Relative errors that go together over ``length``; where the intensity is ``level``, their variance is ``factor``
-    times that of smoothed Poisson noise."""
+    """Relative errors that go together over ``length``.
+
+    Where the intensity is ``level``, their variance is ``factor`` times that of smoothed Poisson noise.
+    """
 
     length: float
     factor: float
@@ -157,8 +159,9 @@ def bias_factor(counted: Array, estimated: Array, chance: Array) -> float:
         The variance of such an estimate by chance, (block,).
 
     Points of different folds are independent, so that the squared error :math:`(\mu - \hat\mu_f)^2` can be had without
-    knowing :math:`\mu`: its square is the products of counts of two folds, :math:`\mu \hat\mu_f` that of a count and the
-    estimate without it. Few points say little about it; then what is known of smoothing counts.
+    knowing :math:`\mu`: products of the counts of two folds stand for :math:`\mu^2`, those of a fold's count and the
+    estimate without it for :math:`\mu \hat\mu_f`. Few points say little about it; then what is known of smoothing
+    counts.
     """
     if not chance.sum() > 0.0:
         return _BIAS
