@@ -1,9 +1,11 @@
-"""Ten simulated point patterns whose intensity is known: error and intervals of GPSPoissonProcess, beside spatstat.
+"""Ten simulated point patterns whose intensity is known: error and intervals of GPSPoissonProcess, beside R's.
 
 Each row is one pattern and one method, appended to a file of JSON lines as soon as it is known; rows that are there are
 not computed again. ``--peers`` runs spatstat's bw.ppl, bw.diggle and adaptive kernels through Rscript
-(apt-get install r-cran-spatstat.explore); ``--thinnings`` takes halves of real patterns (GPSUQ_DATA) instead, and the
-log-likelihood a point of the other half. ``--summary`` prints what the rows say.
+(apt-get install r-cran-spatstat.explore), ``--models`` a cubic log-linear model (spatstat's ppm) and a Poisson GAM with
+a Gaussian process smooth (mgcv; r-cran-spatstat.model); ``--thinnings`` takes halves of real patterns (GPSUQ_DATA)
+instead, and the log-likelihood a point of the other half; ``--goodness`` the p values of the goodness of fit to three
+Poisson processes. ``--summary`` prints what the rows say.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import shapely
+from scipy.stats import kstest
 
 from gpsuq import GPSPoissonProcess, GPSWarning
 from gpsuq.datasets import real_pattern
@@ -35,7 +38,9 @@ HOLES = Window(
     )
 )
 REAL = "redwoodfull", "longleaf", "bei", "finpines", "japanesepines", "anemones"
-METHODS = "gps", "bw.ppl", "bw.diggle", "adaptive"
+NULLS = "gradient", "hotspot", "80 points"
+KERNELS, MODELS = ("bw.ppl", "bw.diggle", "adaptive"), ("ppm", "gam")
+DEFAULT_SIMULATIONS = 39
 _CELLS = 64  # of the grid that errors are taken on
 
 
@@ -158,6 +163,12 @@ def blocks(grid: Grid, side: int) -> Iterator[tuple[Array, Array]]:
                 yield cells, np.array([x[column], x[column + side], y[row], y[row + side]])
 
 
+def interval_score(lower: Array, upper: Array, truth: Array) -> float:
+    """Return the mean score of 95% intervals, lower is better: their width, and 40 times what they miss by."""
+    missed = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
+    return float((upper - lower + 2.0 / 0.05 * missed).mean())
+
+
 def gps_row(name: str, seed: int) -> dict[str, Any]:
     """Fit the default to a pattern: error, time, and what share of the truth its 95% intervals hold."""
     design = simulate(name, seed)
@@ -177,7 +188,7 @@ def gps_row(name: str, seed: int) -> dict[str, Any]:
         "constant": bool(model.frequency_ == 0.0),
         "spread": float(model.spread_),
         "at a point": float(((lower <= value) & (value <= upper)).mean()),
-        "width at a point": float(((upper - lower) / value).mean()),
+        "score at a point": interval_score(lower, upper, value) / float(truth @ area / area.sum()),
     }
     for side in (4, 8, 16):
         found = list(blocks(grid, side))
@@ -185,6 +196,7 @@ def gps_row(name: str, seed: int) -> dict[str, Any]:
         mean = np.array([truth[cells] @ area[cells] for cells, _ in found])
         new = np.random.default_rng([seed, side]).poisson(mean)
         row[f"expected, side {side}"] = float(table["mean_lower"].le(mean).mul(table["mean_upper"].ge(mean)).mean())
+        row[f"score, side {side}"] = interval_score(table["mean_lower"], table["mean_upper"], mean) / float(mean.mean())
         row[f"new, side {side}"] = float(table["count_lower"].le(new).mul(table["count_upper"].ge(new)).mean())
     if name in ("lgcp", "80 points"):  # stationary: another realisation makes sense
         found = [tuple(corner) for _, corner in blocks(grid, 16)]
@@ -195,7 +207,7 @@ def gps_row(name: str, seed: int) -> dict[str, Any]:
     return row
 
 
-R_CODE = """
+R_BEGIN = """
 suppressMessages(library(spatstat.explore)); suppressMessages(library(jsonlite))
 given <- fromJSON("given.json", simplifyVector = FALSE)
 read <- function(name) as.matrix(read.csv(name))
@@ -211,6 +223,8 @@ at <- function(image) { v <- image[list(x = nodes[, 1], y = nodes[, 2]), drop = 
 out <- list()
 timed <- function(name, f) { t <- system.time(v <- f()); write.csv(data.frame(v = v), paste0(name, ".csv"))
   write(t[["user.self"]] + t[["sys.self"]], paste0(name, ".time")) }
+"""
+R_KERNELS = """
 fixed <- function(bw) function() { h <- bw(X); at(density(X, sigma = h, positive = TRUE, dimyx = 128)) }
 timed("bw.ppl", fixed(function(X) bw.ppl(X)))
 timed("bw.diggle", fixed(function(X) bw.diggle(X)))
@@ -218,35 +232,52 @@ timed("adaptive", function() {
   local <- bw.abram(X, h0 = bw.ppl(X))
   at(densityAdaptiveKernel(X, bw = local, ngroups = 10, dimyx = 128)) })
 """
+R_MODELS = """
+suppressMessages(library(spatstat.model)); suppressMessages(library(mgcv))
+places <- data.frame(x = nodes[, 1], y = nodes[, 2]); cells <- read.csv("cells.csv")
+timed("ppm", function() {
+  fit <- ppm(X ~ polynom(x, y, 3)); terms <- model.matrix(~ polynom(x, y, 3), places)
+  exp(as.vector(terms %*% coef(fit))) })
+timed("gam", function() {
+  fit <- gam(count ~ s(x, y, bs = "gp", k = 100) + offset(log(area)), family = poisson, method = "REML", data = cells)
+  as.vector(exp(predict(fit, cbind(places, area = 1)))) })
+"""
 
 
-def spatstat(points: Array, window: Window, nodes: Array) -> dict[str, tuple[Array, float]]:
+def in_r(
+    code: str, peers: Sequence[str], points: Array, window: Window, nodes: Array
+) -> dict[str, tuple[Array, float]]:
     """Return each peer's intensity at the nodes and its seconds."""
+    grid = Grid.with_cells(window, _CELLS**2)
+    centers, area = places_of(grid)
+    cells = pd.DataFrame({"x": centers[:, 0], "y": centers[:, 1], "area": area})
+    cells["count"] = grid.counts(points)[grid.inside]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pd.DataFrame(points).to_csv(folder / "points.csv", index=False)
         pd.DataFrame(nodes).to_csv(folder / "nodes.csv", index=False)
+        cells[area > 0.0].to_csv(folder / "cells.csv", index=False)
         rings = []
         for polygon in shapely.get_parts(window.polygons):
             polygon = shapely.orient_polygons(polygon)
             rings += [list(r.coords)[:-1] for r in (polygon.exterior, *polygon.interiors)]
         given = {"rectangle": bool(window.is_rectangle), "box": list(window.bounds), "rings": rings}
         (folder / "given.json").write_text(json.dumps(given))
-        (folder / "peers.R").write_text(R_CODE)
+        (folder / "peers.R").write_text(R_BEGIN + code)
         subprocess.run(["Rscript", "peers.R"], cwd=folder, check=True, capture_output=True)
         return {
             peer: (pd.read_csv(folder / f"{peer}.csv")["v"].to_numpy(), float((folder / f"{peer}.time").read_text()))
-            for peer in METHODS[1:]
+            for peer in peers
         }
 
 
-def peer_rows(name: str, seed: int) -> dict[str, dict[str, Any]]:
-    """Return error and seconds of spatstat's estimates."""
+def peer_rows(name: str, seed: int, code: str, peers: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return error and seconds of estimates in R."""
     design = simulate(name, seed)
     grid = Grid.with_cells(design.window, _CELLS**2)
     nodes, area = places_of(grid)
     truth = design.intensity(nodes)
-    found = spatstat(design.points, design.window, nodes)
+    found = in_r(code, peers, design.points, design.window, nodes)
     return {
         peer: {"points": len(design.points), "seconds": seconds, "error": relative_error(value, truth, area)}
         for peer, (value, seconds) in found.items()
@@ -259,7 +290,7 @@ def held_out(value: Array, area: Array, at: Array) -> float:
     return float((np.log(np.maximum(at, floor)).sum() - np.maximum(value, floor) @ area) / len(at))
 
 
-def thinned_rows(name: str, seed: int, *, peers: bool) -> dict[str, dict[str, Any]]:
+def thinned_rows(name: str, seed: int, code: str, peers: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Fit half of a real pattern, and score the other half."""
     pattern = real_pattern(name)
     train, test = thin(pattern.points, 0.5, seed)
@@ -267,7 +298,7 @@ def thinned_rows(name: str, seed: int, *, peers: bool) -> dict[str, dict[str, An
     nodes, area = places_of(grid)
     places = np.concatenate([nodes, test])
     if peers:
-        found = spatstat(train, pattern.window, places)
+        found = in_r(code, peers, train, pattern.window, places)
     else:
         started = time.process_time()
         model = GPSPoissonProcess(random_state=seed).fit(train, pattern.window)
@@ -282,6 +313,15 @@ def thinned_rows(name: str, seed: int, *, peers: bool) -> dict[str, dict[str, An
     }
 
 
+def goodness_row(name: str, seed: int) -> dict[str, Any]:
+    """Fit a pattern of a Poisson process, and test it against what was fitted."""
+    design = simulate(name, seed)
+    started = time.process_time()
+    model = GPSPoissonProcess(random_state=seed).fit(design.points, design.window)
+    p_value = model.goodness_of_fit(DEFAULT_SIMULATIONS).p_value
+    return {"points": len(design.points), "seconds": round(time.process_time() - started, 2), "p": p_value}
+
+
 def rows_of(path: Path) -> pd.DataFrame:
     """Read the rows that are there."""
     lines = path.read_text().splitlines() if path.exists() else []
@@ -291,21 +331,38 @@ def rows_of(path: Path) -> pd.DataFrame:
 def summary(path: Path) -> str:
     """Say what the rows say: means by design and method, and ratios of errors to those of the peers."""
     rows = rows_of(path)
+    if "p" in rows:
+        return summary_of_p(rows)
     result = "log-likelihood" if "log-likelihood" in rows else "error"
     each = rows.pivot_table(index=["name", "seed"], columns="method", values=result)
     each = each[each["gps"].notna()]  # so that all are compared on the same patterns
     table = each.groupby("name").mean()
-    texts = [f"{result}, mean over {each.groupby('name').size().to_dict()} seeds", table.round(4).to_markdown()]
+    texts = [f"{result}, mean over {each.groupby('name').size().to_dict()} seeds", table.round(4).to_string()]
     times = rows.pivot_table(index="name", columns="method", values="seconds", aggfunc="median")
-    texts.append(times.round(2).to_markdown())
+    texts.append(times.round(2).to_string())
     if result == "error":
         for peer in table.columns.drop("gps"):
             both = each[["gps", peer]].dropna().groupby("name").mean()
             ratio = both["gps"] / both[peer]
             texts.append(f"gps / {peer}: geometric mean {np.exp(np.log(ratio).mean()):.3f}, largest {ratio.max():.3f}")
         mine = rows[rows["method"] == "gps"].drop(columns=["method", "seed"])
-        texts.append(mine.groupby("name").mean(numeric_only=True).round(3).T.to_markdown())
+        texts.append(mine.groupby("name").mean(numeric_only=True).round(3).T.to_string())
     return "\n\n".join(texts)
+
+
+def summary_of_p(rows: pd.DataFrame) -> str:
+    """Say how far p values are from being uniform: shares below some levels, and Kolmogorov's test."""
+    groups = {name: group["p"] for name, group in rows.groupby("name")} | {"all": rows["p"]}
+    # A rank among 40 curves is spread evenly over its step, which makes it continuous.
+    even = np.random.default_rng(0).random(len(rows))
+    smooth = pd.Series(rows["p"] - even / (DEFAULT_SIMULATIONS + 1), index=rows.index)
+    table = {
+        name: {"nulls": len(p)}
+        | {f"p <= {level}": round(float((p <= level + 1e-9).mean()), 3) for level in (0.05, 0.1, 0.25, 0.5)}
+        | {"Kolmogorov p": round(float(kstest(smooth[p.index], "uniform").pvalue), 3)}
+        for name, p in groups.items()
+    }
+    return pd.DataFrame(table).T.to_string()
 
 
 def main() -> None:
@@ -314,7 +371,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 20), metavar=("FIRST", "END"))
     parser.add_argument("--only", nargs="+")
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--models", action="store_true")
     parser.add_argument("--thinnings", action="store_true")
+    parser.add_argument("--goodness", action="store_true")
     parser.add_argument("--summary", action="store_true")
     arguments = parser.parse_args()
     if arguments.summary:
@@ -323,14 +382,17 @@ def main() -> None:
     warnings.simplefilter("ignore", GPSWarning)
     rows = rows_of(arguments.out)
     there = set(zip(rows["name"], rows["seed"], rows["method"], strict=True)) if len(rows) else set()
+    code, peers = (R_MODELS, MODELS) if arguments.models else (R_KERNELS, KERNELS if arguments.peers else ())
     for seed in range(*arguments.seeds):
-        for name in arguments.only or (REAL if arguments.thinnings else DESIGNS):
-            if (name, seed, METHODS[1] if arguments.peers else "gps") in there:
+        for name in arguments.only or (REAL if arguments.thinnings else NULLS if arguments.goodness else DESIGNS):
+            if (name, seed, peers[0] if peers else "gps") in there:
                 continue
             if arguments.thinnings:
-                found = thinned_rows(name, seed, peers=arguments.peers)
+                found = thinned_rows(name, seed, code, peers)
+            elif arguments.goodness:
+                found = {"gps": goodness_row(name, seed)}
             else:
-                found = peer_rows(name, seed) if arguments.peers else {"gps": gps_row(name, seed)}
+                found = peer_rows(name, seed, code, peers) if peers else {"gps": gps_row(name, seed)}
             with arguments.out.open("a") as file:
                 for method, row in found.items():
                     file.write(json.dumps({"name": name, "seed": seed, "method": method} | row) + "\n")

@@ -11,6 +11,7 @@ from gpsuq.poisson.counts import (
     TAIL,
     BlockScore,
     _exact,
+    _features,
     _normal,
     bandwidth_ladder,
     count_score,
@@ -43,6 +44,25 @@ def test_small_counts_are_exact(rng):
         fit, pair = by_hand(rate[unit].numpy(), y[unit], last)
         assert terms.fit[unit].item() == pytest.approx(fit, abs=1e-6)
         assert terms.pair[unit].item() == pytest.approx(pair, abs=1e-6)
+
+
+@pytest.mark.parametrize("largest", [1, MOST_EXACT])
+def test_cubics_are_the_sums_that_they_stand_for(largest):
+    """Between the means that were summed, at no mean at all, and beyond the last."""
+    features, _ = _features(largest, ONE)
+    rate = torch.tensor([0.0, 1e-6, 0.37, 1.91, 7.7, 23.1, 49.3, 61.7, 200.0], dtype=torch.float64)
+    last = features.shape[1] - 1
+    pmf = torch.from_numpy(poisson.pmf(np.arange(last + 1), rate[:, None].numpy()))
+    pmf[:, -1] = 1.0 - pmf[:, :-1].sum(1)
+    y = torch.full((len(rate),), float(largest), dtype=torch.float64)
+    expected = -2.0 * (pmf @ features.T) @ features[:, largest]
+    assert torch.allclose(_exact(rate[:, None].expand(-1, 2), y, ONE).fit, expected, rtol=0.0, atol=1e-8)
+
+
+def test_rates_that_are_no_numbers_stay_with_their_units():
+    rate = torch.tensor([[float("nan"), 1.0], [2.0, 3.0]], requires_grad=True)
+    terms = count_score(rate, torch.tensor([1.0, 2.0]), ONE)
+    assert terms.score.isnan().tolist() == [True, False]
 
 
 def test_the_score_agrees_with_simulated_counts(rng):

@@ -2,8 +2,9 @@ r"""The kernel score of counts: exact for Poisson counts, on the scale where the
 
 The kernel is Gaussian on stabilised counts, :math:`k(y, y') = \exp(-(t(y) - t(y'))^2 / b)` with Anscombe's
 :math:`t(y) = 2\sqrt{y + 3/8}`, whose variance is about 1 whatever the mean: one bandwidth serves single cells and large
-blocks. Small counts are summed exactly, probabilities against the Gram matrix of the kernel; above ``MOST_EXACT`` the
-stabilised count is taken as :math:`N(2\sqrt{\mu + 1/8}, 1)`.
+blocks. Small counts are summed, probabilities against the Gram matrix of the kernel: once, on a fine grid of means,
+from which cubics lead to every mean. Above ``MOST_EXACT`` the stabilised count is taken as
+:math:`N(2\sqrt{\mu + 1/8}, 1)`.
 
 Counts are censored where the largest observed one leaves a tail below ``TAIL``: whatever lies beyond is one last atom.
 The score of the censored count is exact, and no observation is censored, so nothing that the data could tell is lost.
@@ -16,7 +17,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.interpolate import CubicHermiteSpline
+from scipy.special import gammainccinv
 from scipy.stats import poisson
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -37,11 +41,13 @@ _LOWEST_RATE = 1e-8
 _REACH = 4.0  # squared distance, in bandwidths, at which a kernel still has a slope
 _RUNG = 16.0
 _NEGLIGIBLE = 1e-7  # eigenvalue of the kernel, relative to the largest
+_STEP = 1.0 / 64.0  # of the stabilised means that expectations are tabulated at
+_SHIFT = 0.375  # Anscombe's
 
 
 def stabilised(counts: Tensor) -> Tensor:
     """Return 2 sqrt(y + 3/8)."""
-    return 2.0 * torch.sqrt(counts + 0.375)
+    return 2.0 * torch.sqrt(counts + _SHIFT)
 
 
 def bandwidth_ladder(counts: Tensor, narrowest: float) -> tuple[float, ...]:
@@ -101,45 +107,62 @@ def _kernel_means(squared: Tensor, bandwidths: tuple[float, ...], variance: floa
 
 
 def _exact(rate: Tensor, y: Tensor, bandwidths: tuple[float, ...], largest: int = 1) -> Terms:
-    features = _features(max(int(y.max()), min(largest, MOST_EXACT)), bandwidths).to(rate)
+    features, cubics = _features(max(int(y.max()), min(largest, MOST_EXACT)), bandwidths)
     by_draw = rate.movedim(-1, 0).flatten(1)  # units last: sums over few draws or features are slow where they are
-    fit, pair = _PoissonScore.apply(by_draw, y.flatten().long(), features)  # type: ignore[no-untyped-call]
+    tables = features.to(rate), cubics.to(rate)
+    fit, pair = _PoissonScore.apply(by_draw, y.flatten().long(), *tables)  # type: ignore[no-untyped-call]
     return Terms(fit.reshape(y.shape), pair.reshape(y.shape))
 
 
 @functools.cache
-def _features(largest: int, bandwidths: tuple[float, ...]) -> Tensor:
+def _features(largest: int, bandwidths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     """Return vectors (feature, count) whose scalar products are the kernel's values, for counts up to the last atom.
 
-    A smooth kernel has few that matter: sums over all counts become sums over some eight features.
+    A smooth kernel has few that matter: sums over all counts become sums over some eight features. Beside them are
+    cubics (power, feature, piece) of the stabilised mean: their expectations, to nine digits.
     """
-    points = stabilised(torch.arange(int(poisson.isf(TAIL, largest)) + 1, dtype=torch.float64))
+    last = int(poisson.isf(TAIL, largest))
+    atoms = torch.arange(last + 1, dtype=torch.float64)
+    points = stabilised(atoms)
     squared = (points[:, None] - points).square()
     gram = torch.stack([torch.exp(squared * (-1.0 / bandwidth)) for bandwidth in bandwidths]).mean(0)
     size, direction = torch.linalg.eigh(gram)
     kept = size > _NEGLIGIBLE * size[-1]
-    result: Tensor = (direction[:, kept] * size[kept].sqrt()).T.contiguous()
-    return result
+    features = (direction[:, kept] * size[kept].sqrt()).T.contiguous()
+    # From where on only one count in a billion is below the last atom, nothing changes any more.
+    end = 2.0 * math.sqrt(float(gammainccinv(last, 1e-9)) + _SHIFT)
+    place = np.arange(2.0 * math.sqrt(_SHIFT), end + _STEP, _STEP)
+    mean = np.maximum(place**2 / 4.0 - _SHIFT, 0.0)
+    below = torch.from_numpy(poisson.pmf(atoms[:-1].numpy(), mean[:, None]))
+    # Probabilities sum to one, so that the last count needs none of its own.
+    value = below @ (features[:, :-1] - features[:, -1:]).T + features[:, -1]
+    slope = (below @ features.diff(dim=1).T).numpy() * (place / 2.0)[:, None]
+    return features, torch.from_numpy(np.moveaxis(CubicHermiteSpline(place, value.numpy(), slope).c, 2, 1).copy())
 
 
 class _PoissonScore(torch.autograd.Function):
-    r"""Both terms and their slopes in one sweep: :math:`d E_\mu h(Y) / d\mu = E_\mu[h(Y + 1) - h(Y)]`."""
+    r"""Both terms and their slopes in one sweep.
+
+    Slopes are those of the cubics, which have :math:`d E_\mu h(Y) / d\mu = E_\mu[h(Y + 1) - h(Y)]` where pieces meet.
+    """
 
     @staticmethod
-    def forward(ctx: Any, rate: Tensor, y: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        n_draws, n_features = len(rate), len(features)
-        atoms = torch.arange(features.shape[1] - 1, dtype=rate.dtype, device=rate.device)
-        terms = torch.stack([atoms, -torch.ones_like(atoms), -torch.lgamma(atoms + 1.0)], 1)
-        numbers = torch.stack([rate.log(), rate, torch.ones_like(rate)]).flatten(1)
-        probability = (terms @ numbers).exp_()  # (count, draw and unit)
-        # Probabilities sum to one, so that the last count needs none of its own.
-        last = features[:, -1:]
-        mean = torch.addmm(last, features[:, :-1] - last, probability).reshape(n_features, *rate.shape)
+    def forward(ctx: Any, rate: Tensor, y: Tensor, features: Tensor, cubics: Tensor) -> tuple[Tensor, Tensor]:
+        n_draws = len(rate)
+        root = torch.sqrt(rate + _SHIFT)
+        place = (2.0 * root - 2.0 * math.sqrt(_SHIFT)).clamp_(0.0, _STEP * cubics.shape[2])
+        piece = (place / _STEP).long().clamp_(0, cubics.shape[2] - 1)
+        into = place - _STEP * piece
+        cubic = cubics.flatten(0, 1).index_select(1, piece.flatten()).reshape(*cubics.shape[:2], *rate.shape)
+        mean = cubic[0] * into
+        for lower in cubic[1:-1]:
+            mean = mean.add_(lower).mul_(into)
+        mean = mean.add_(cubic[-1])  # (feature, draw, unit)
         total = mean.sum(1)
         to_y = features[:, y]
         scale = 1.0 / (n_draws * (n_draws - 1))
         if ctx.needs_input_grad[0]:
-            slope = (features.diff(dim=1) @ probability).reshape(n_features, *rate.shape)
+            slope = cubic[0].mul_(1.5 * into).add_(cubic[1]).mul_(2.0 * into).add_(cubic[2]).div_(root)
             by_fit = torch.stack([(slope[:, draw] * to_y).sum(0) for draw in range(n_draws)]).mul_(-2.0 / n_draws)
             others = total[:, None] - mean
             ctx.save_for_backward(by_fit, others.mul_(slope).sum(0).mul_(2.0 * scale))
@@ -147,9 +170,9 @@ class _PoissonScore(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, fit: Tensor, pair: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, fit: Tensor, pair: Tensor) -> tuple[Tensor, None, None, None]:
         by_fit, by_pair = ctx.saved_tensors
-        return fit * by_fit + pair * by_pair, None, None
+        return fit * by_fit + pair * by_pair, None, None, None
 
 
 @dataclass(frozen=True)

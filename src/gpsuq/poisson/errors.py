@@ -1,10 +1,12 @@
 r"""How far an estimated intensity may be off: a random field of relative errors.
 
 An estimate that smooths points over a length h has errors that go together over about that length, with a relative
-variance of :math:`\kappa\, v_h / \lambda(s)`, where :math:`v_h = 1 / (4 \pi h^2)` is what a Gaussian kernel makes of
-Poisson noise. The length is read off the differences between estimates from thinned points, pooled over the window.
-The factor :math:`\kappa` holds the bias of smoothing, which differences between estimates cannot show: it is read off
-points that were left out.
+variance of :math:`v_h / \lambda(s)`, where :math:`v_h = 1 / (4 \pi h^2)` is what a Gaussian kernel makes of Poisson
+noise. Where the length is shorter among many points, as Abramson's rule has it, the relative variance is the same
+everywhere. A mixture of both lies between: :math:`\kappa\, v_h / \sqrt{\lambda_0 \lambda(s)}`, with the length h at
+a typical intensity :math:`\lambda_0`. The length is read off the differences between estimates from thinned points,
+pooled over the window. The factor :math:`\kappa` holds the bias of smoothing, which differences between estimates
+cannot show: it is read off points that were left out.
 """
 
 from __future__ import annotations
@@ -24,16 +26,24 @@ _MOST_MODES = 600
 _NEGLIGIBLE = 0.05  # share of the largest amplitude
 _LEAST_ROOT = 0.01
 _MOST_VARIANCE = 3.0  # relative to the square of the mean
-_BIAS, _BIAS_SD = 1.5, 0.75  # where a kernel's bandwidth is optimal, half of the variance is added by squared bias
+# Where a bandwidth is optimal, squared bias adds half of the variance if the truth is smooth (two derivatives), and
+# twice the variance if it is rough (a field with exponential covariance): 1.5 to 3.
+_BIAS, _BIAS_SD = 2.25, 1.0
 _MOST_BIAS = 6.0
+_POWER = 0.5  # of the intensity that relative variances fall with: between fixed kernels (1) and adaptive ones (0)
+_LOWEST = 1e-3  # of the largest intensity: where there are no points at all, an estimate may be anything
 
 
 @dataclass(frozen=True)
 class ErrorField:
-    """Relative errors that go together over ``length``, with the variance of Poisson noise times ``factor``."""
+    """Relative errors that go together over ``length``.
+
+    Where the intensity is ``level``, their variance is ``factor`` times that of smoothed Poisson noise.
+    """
 
     length: float
     factor: float
+    level: float
 
     def n_modes(self, grid: Grid) -> int:
         """Return how many functions there are."""
@@ -48,11 +58,14 @@ class ErrorField:
         sides = _sides(grid)
         pairs, amplitude = _spectrum(self.length, sides)
         place = np.pi * (points - [x_min, y_min]) / sides
-        waves = np.cos(pairs[:, :1] * place[:, 0]) * np.cos(pairs[:, 1:] * place[:, 1])
+        across, along = (np.cos(np.outer(np.arange(pairs[:, axis].max() + 1), place[:, axis])) for axis in (0, 1))
+        waves = across[pairs[:, 0]]
+        waves *= along[pairs[:, 1]]
         seen = smoothed(grid.exposure, self.length, grid) / np.prod(grid.cell_size)
         share = np.maximum(between_cells(seen, grid, points), 1e-3)
         waves *= (amplitude * np.sqrt(2.0) ** (pairs > 0).sum(1) / math.sqrt(np.prod(sides)))[:, None]
-        waves *= np.sqrt(self.factor / (share * np.maximum(intensity, np.finfo(float).tiny)))
+        relative = np.maximum(intensity / self.level, np.finfo(float).tiny)
+        waves *= np.sqrt(self.factor / (share * self.level * relative**_POWER))
         variance = np.square(waves).sum(0)
         return np.asarray(waves * np.sqrt(np.minimum(variance, _MOST_VARIANCE) / variance))
 
@@ -113,17 +126,50 @@ def length_of(variance: float, grid: Grid) -> float:
     return math.exp(brentq(excess, math.log(shortest), math.log(longest), xtol=1e-3))
 
 
-def bias_factor(expected: Array, counted: Array, variance: Array) -> float:
-    """Return by what the squared errors of expected counts exceed their variance.
+def typical(intensity: Array, variance: Array, grid: Grid) -> tuple[float, float]:
+    """Return the typical intensity of a window, and the length that an estimate smooths over where it is that.
 
-    ``expected`` are counts of points that were left out, by an estimate that did not see them, ``variance`` what it is
-    due to chance in the estimate. Few points say little about it: what is known beforehand is that smoothing at its
-    optimum adds half of the variance as squared bias.
+    ``intensity`` and the relative ``variance`` of the estimate are those at the grid's nodes (node,).
     """
-    chance = variance.sum()
-    if not chance > 0.0:
+    share = grid.exposure[grid.inside] / grid.window.area
+    level = math.exp(share @ np.log(np.maximum(intensity, _LOWEST * intensity.max())))
+    return level, length_of(level * float(share @ (variance * (intensity / level) ** _POWER)), grid)
+
+
+def chance_in_blocks(expected: Array, area: Array, length: float, level: float, grid: Grid) -> Array:
+    """Return the variance that expected counts (..., block) have by smoothed Poisson noise, in blocks of equal sides.
+
+    A block sees noise that is smoothed over its side as well as over the length.
+    """
+    wider = math.hypot(length, math.sqrt(float(area.max()) / 12.0))
+    relative = np.maximum(expected / np.maximum(area, np.finfo(float).tiny) / level, _LOWEST)
+    return np.asarray(np.square(expected) * noise_variance(wider, grid) / (level * relative**_POWER))
+
+
+def bias_factor(counted: Array, estimated: Array, chance: Array) -> float:
+    r"""Return by what the squared errors of expected counts exceed what chance in the estimate explains.
+
+    Parameters
+    ----------
+    counted
+        Points of each fold in each block, (partition, fold, block).
+    estimated
+        Expected counts of *all* points, each by an estimate that did not see the fold, of the same shape.
+    chance
+        The variance of such an estimate by chance, (block,).
+
+    Points of different folds are independent, so that the squared error :math:`(\mu - \hat\mu_f)^2` can be had without
+    knowing :math:`\mu`: products of the counts of two folds stand for :math:`\mu^2`, those of a fold's count and the
+    estimate without it for :math:`\mu \hat\mu_f`. Few points say little about it; then what is known of smoothing
+    counts.
+    """
+    if not chance.sum() > 0.0:
         return _BIAS
-    found = (np.square(counted - expected) - expected).sum() / chance
-    precision = (chance**2) / (2.0 * expected @ expected + expected.sum())
+    n_folds = counted.shape[1]
+    kept = 1.0 - 1.0 / n_folds
+    products = (np.square(counted.sum(1)) - np.square(counted).sum(1)) / kept
+    squares = products - 2.0 * (counted * estimated).sum(1) + np.square(estimated).mean(1)  # (partition, block)
+    found = float(squares.sum(1).mean() / chance.sum())
+    precision = float(chance.sum() ** 2 * kept / (2.0 * np.square(estimated.mean((0, 1))).sum()))
     known = 1.0 / _BIAS_SD**2
     return float(np.clip((_BIAS * known + found * precision) / (known + precision), 1.0, _MOST_BIAS))

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpsuq.engine.diagnostics import Finding
 from gpsuq.errors import needs
+from gpsuq.poisson.tiles import place_numbers
 from gpsuq.spatial.grids import Grid, cells_for
 from gpsuq.spatial.statistics import Envelope
 from gpsuq.spatial.windows import Array
@@ -27,9 +28,9 @@ def findings(grid: Grid, patterns: Sequence[Array], n_outside: int, estimation: 
     """Judge patterns, how many points were dropped, and the relative standard deviation of the estimate by cell."""
     points = np.concatenate(patterns)
     each = len(points) // len(patterns)
-    filled = shapely.MultiPoint(points).convex_hull.area / grid.window.area
+    filled = shapely.LineString(points).convex_hull.area / grid.window.area
     typical = float(np.median(estimation))
-    twins = sum(len(pattern) - len(np.unique(pattern, axis=0)) for pattern in patterns)
+    twins = sum(len(pattern) - 1 - int(place_numbers(pattern).max(initial=-1)) for pattern in patterns)
     step = _lattice_step(points)
     spacing = float(np.sqrt(grid.window.area * len(patterns) / len(points)))
     found = {

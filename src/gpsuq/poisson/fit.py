@@ -33,7 +33,7 @@ from gpsuq.engine.scoring import evaluate
 from gpsuq.engine.settings import Algorithm
 from gpsuq.errors import DivergenceError
 from gpsuq.poisson.counts import BlockScore
-from gpsuq.poisson.errors import ErrorField, bias_factor, length_of, noise_variance
+from gpsuq.poisson.errors import ErrorField, bias_factor, chance_in_blocks, typical
 from gpsuq.poisson.kernels import kernel_candidates, kernel_grid
 from gpsuq.poisson.law import Choice, KernelPart, PoissonFit, log_means
 from gpsuq.poisson.stacking import Stack, stacked
@@ -59,7 +59,7 @@ _SPREAD_DRAWS = 32
 _WEIGHED = 5_000  # points that weights are chosen by
 _COUNTS = 0.01  # smallest weight that is kept
 _CLEARLY = 2.0  # standard errors
-_ERROR_BLOCK = 2.0  # lengths of the errors, along the side of the blocks that show their bias
+_ERROR_BLOCK = 0.5  # lengths of the errors, along the side of the blocks that show their bias
 
 
 @dataclass(frozen=True)
@@ -284,28 +284,27 @@ def _error(estimates: _Estimates, density: Array, n_replicates: int) -> ErrorFie
     Chains that see a share f of the points differ by :math:`(1 - f) / f` of the variance of estimates from new data.
     """
     grid, folds = estimates.grid, estimates.folds
-    exposure, inside = grid.exposure[grid.inside], grid.inside
     cells = [grid.cell_of(pattern) for pattern in estimates.points]
-    left = folds.counts(cells, grid.n_x * grid.n_y).sum(1).reshape(len(density), *inside.shape)
+    left = folds.counts(cells, grid.n_x * grid.n_y).sum(1).reshape(len(density), *grid.inside.shape)
     total = sum(map(len, cells))
     seen = np.maximum(total - left.sum((1, 2)), 0.5) / folds.kept  # of all points, as each chain would have it
-    between = folds.kept / (1.0 - folds.kept) * np.log(np.maximum(density * seen[:, None], 1e-300)).var(0, ddof=1)
-    mean = total * density.mean(0)
-    length = length_of(float(exposure @ (mean * between)) / grid.window.area, grid)
-    side = min(SCALES[1:], key=lambda scale: abs(math.log(scale * max(grid.cell_size) / (_ERROR_BLOCK * length))))
+    intensity = density * seen[:, None]
+    between = folds.kept / (1.0 - folds.kept) * np.log(np.maximum(intensity, 1e-300)).var(0, ddof=1)
+    level, length = typical(total * density.mean(0), between, grid)
+    widest = max(grid.cell_size)
+    side = min(SCALES, key=lambda scale: abs(math.log(scale * widest / (_ERROR_BLOCK * length))))
 
     def in_blocks(values: Array) -> Array:
         shape = len(values), grid.n_y // side, side, grid.n_x // side, side
-        return np.asarray(values.reshape(shape).sum((2, 4)).ravel())
+        return np.asarray(values.reshape(shape).sum((2, 4)).reshape(-1, folds.n_folds, np.prod(shape[1::2])))
 
     expected = np.zeros(left.shape)
-    expected[:, inside] = (1.0 - folds.kept) * seen[:, None] * density * exposure
-    areas = np.repeat(in_blocks(grid.exposure[None]), len(left)).reshape(-1, len(left)).T.ravel()
-    block = in_blocks(expected)
-    wider = math.sqrt(length**2 + (side * max(grid.cell_size)) ** 2 / 12.0)
-    variance = block * areas * noise_variance(wider, grid) * (1.0 - folds.kept) / folds.kept
-    factor = bias_factor(block, in_blocks(left.astype(np.float64)), variance)
-    return ErrorField(length, factor / n_replicates)
+    expected[:, grid.inside] = intensity * grid.exposure[grid.inside]
+    estimated = in_blocks(expected)
+    area = grid.exposure.reshape(grid.n_y // side, side, grid.n_x // side, side).sum((1, 3)).ravel()
+    chance = chance_in_blocks(estimated.mean((0, 1)), area, length, level, grid) / folds.kept
+    factor = bias_factor(in_blocks(left.astype(np.float64)), estimated, chance)
+    return ErrorField(length, factor / n_replicates, level / n_replicates)
 
 
 def _choose_spread(state: TrainingState, source: PatternSource, chains: list[int]) -> Choice:

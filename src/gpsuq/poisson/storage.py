@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gpsuq.engine.fitting import check_parameters
 from gpsuq.files import module_tensors, under
-from gpsuq.poisson.errors import ErrorField, length_of
+from gpsuq.poisson.errors import ErrorField, typical
 from gpsuq.poisson.estimator import GPSPoissonProcess
 from gpsuq.poisson.law import Choice, KernelPart, PoissonFit
 from gpsuq.poisson.surfaces import Surface, SurfaceBody
@@ -66,7 +66,8 @@ def check(config: dict[str, Any], shapes: Shapes) -> None:
     for name in ("frequency", "spread"):
         number(config, name, least=0.0)
     if "error" in config:
-        number(config["error"], "length", above=0.0)
+        for name in ("length", "level"):
+            number(config["error"], name, above=0.0)
         number(config["error"], "factor", least=0.0)
         if shapes["weight"] != shapes["level"]:
             raise ValueError("weights and chains do not agree")
@@ -119,7 +120,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
     if "kernel" in tensors:
         image = tensors["kernel"].numpy()
         kernel = KernelPart(Grid(grid.window, image.shape[1], image.shape[0]), image)
-    error = ErrorField(**config["error"]) if "error" in config else ErrorField(1.0, 0.0)
+    error = ErrorField(**config["error"]) if "error" in config else ErrorField(1.0, 0.0, 1.0)
     fit = PoissonFit(body.eval(), locations, grid, level, weight, kernel, error, smoothness, frequency, spread)
     if "error" not in config:
         fit = replace(fit, error=_error_of_chains(fit, float(config["stretch"]), len(config["points"])))
@@ -132,8 +133,7 @@ def restore(config: dict[str, Any], tensors: dict[str, Tensor]) -> GPSPoissonPro
 
 def _error_of_chains(fit: PoissonFit, stretch: float, n_replicates: int) -> ErrorField:
     """Return the errors of a fit of version 0.1, which held the differences between its chains, stretched."""
-    grid = fit.grid
-    nodes, exposure = grid.nodes[grid.inside], grid.exposure[grid.inside]
+    nodes = fit.grid.nodes[fit.grid.inside]
     variance = stretch**2 * fit.chains(nodes)[0].var(0)
-    pooled = n_replicates * float(exposure @ (fit.mean(nodes) * variance)) / grid.window.area
-    return ErrorField(length_of(pooled, grid), 1.0 / n_replicates)
+    level, length = typical(fit.mean(nodes), n_replicates * variance, fit.grid)
+    return ErrorField(length, 1.0 / n_replicates, level)
