@@ -168,9 +168,9 @@ def fit_calibration(
     """Fit the map from normal scores (n,) of rows X (n, p) that the predictive was not fitted to.
 
     Without ``varies`` their scale is the same for all x. ``freedom`` are degrees of freedom that the predictive's own
-    scale was estimated with: the shape is then drawn towards Student's t, by one over how far ranks are from it (the
-    statistic of Anderson and Darling, 1 in the mean where they follow it). Rows ``apart`` (n,), far out in x, do not
-    count for the shape of the others where the scale alone makes intervals of 90% cover all of them.
+    scale was estimated with: the shape is then drawn towards Student's t, by one over the square of how far ranks are
+    from it (the statistic of Anderson and Darling, 1 in the mean where they follow it). Rows ``apart`` (n,), far out in
+    x, do not count for the shape of the others where the scale alone makes intervals of 90% cover all of them.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -188,7 +188,7 @@ def fit_calibration(
     knots, values = _ranked(shape, weight)
     if freedom is not None:
         unit = float(np.average(sizes, weights=weight))
-        share = 1.0 / max(_distance(student_t.cdf(shape * unit, freedom), weight), 1.0)
+        share = 1.0 / max(_distance(student_t.cdf(shape * unit, freedom), weight), 1.0) ** 2
         ranks, knots = (knots, values), np.union1d(knots, _OWN_KNOTS)
         values = share * _student(knots, freedom) / unit + (1.0 - share) * _extended(knots, *ranks)
     # Ties (a y of few values) would make a step: a slope far below what matters keeps the map invertible.
