@@ -14,15 +14,15 @@ import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gpsuq.classify.decisions import CERTAIN_ABOVE, risk_coverage, wrong
+from gpsuq.classify.decisions import CERTAIN_ABOVE, joined, risk_coverage, wrong
 from gpsuq.classify.export import write_onnx
-from gpsuq.classify.findings import ALARMING, SETTLED_BY_FEW, settling_findings
-from gpsuq.classify.members import trained_members
+from gpsuq.classify.findings import ALARMING, SETTLING, settling_findings, unsettled_finding
+from gpsuq.classify.inputs import labels_of, set_aside
+from gpsuq.classify.members import FOLDS, left_out, members_on_parts, trained_members
 from gpsuq.classify.network import NetworkClassifier, like_weights
 from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
 from gpsuq.classify.settling import batches, best_temperature, combined_verdict, learned_familiarity
@@ -51,6 +51,7 @@ OFF_DATA_SHARE = 0.1
 
 _BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
 _VALIDATION_SHARE, _FEW_VALIDATION = 0.1, 50  # set aside: a tenth, or up to a fifth where that is fewer than 50
+_FEWEST = 50  # observations of which some are set aside
 _TEMPERATURE_DRAWS, _TEMPERATURE_ROWS = 50, 100  # for each observation, and how many of these are passed at once
 _LOGITS, _FEWEST_LOGITS = 10_000_000, 200  # what a temperature is fitted by: numbers at most, observations at least
 
@@ -58,9 +59,10 @@ _LOGITS, _FEWEST_LOGITS = 10_000_000, 200  # what a temperature is fitted by: nu
 class GPSClassifier(NetworkClassifier):
     r"""Classifier with random logits, :math:`\theta_i = G(x_i, Z_i)`: a network with a noise input at one layer.
 
-    It is trained by the kernel score of the labels under the predictive, the mixture over draws of Z; the spread of the
-    class probabilities over draws says how far a prediction can be trusted. "Uncertain" is the verdict where no class
-    has a probability above one half in 95% of the draws.
+    It is trained by a score of the labels under the predictive, the mixture over draws of Z. "Uncertain" is the verdict
+    where the probability of the best class, times that of being no stranger to the training data, is too low: mistakes
+    and strangers are told by one number. The paper's own form, whose verdict is by the spread over draws alone, is
+    ``GPSClassifier(network, layer=None, spread="even", verdict="quantile", spread_weight=0, off_data_spread=0)``.
 
     Parameters
     ----------
@@ -68,25 +70,27 @@ class GPSClassifier(NetworkClassifier):
         Your network, which is copied and keeps its weights, or a function that makes a new one; None makes a perceptron
         for tables.
     layer
-        Name of the affine layer where noise enters, or names of several; None takes the first one that can take it.
-        ``"auto"`` takes the last hidden one, behind which a draw costs next to nothing.
+        Name of the affine layer where noise enters, or names of several. ``"auto"`` takes the last hidden one, behind
+        which a draw costs next to nothing; None takes the first one that can take it.
     ratio
         Noise inputs for each input of that layer, the paper's r.
     loss
         ``"score"`` is the paper's kernel score of the labels; ``"log"`` is -log of the mean probability over draws.
     spread
-        ``"even"`` gives all observations the same noise, as the paper does. ``"distance"`` scales it, once the network
-        is trained, by how strange the features at the head's input are beside those of the training
-        (:mod:`gpsuq.core.familiarity`): draws spread off the data by construction.
+        ``"distance"`` scales the noise, once the network is trained, by how strange the features at the head's input
+        are beside those of the training (:mod:`gpsuq.core.familiarity`): draws spread off the data by construction.
+        ``"even"`` gives all observations the same noise, as the paper does.
     verdict
-        What a prediction must exceed to be certain. ``"quantile"`` is the paper's criterion, the 5% quantile of a class
-        over draws. ``"combined"`` is the mean probability times that of being no stranger: how much strangeness counts,
-        a temperature of the probabilities and a threshold (which leaves as many certain as the paper's) are settled by
-        validation data, and no strangers are needed.
+        What a prediction must exceed to be certain. ``"combined"`` is the mean probability times that of being no
+        stranger: how much strangeness counts, a temperature of the probabilities and a threshold (which leaves as many
+        certain as the paper's) are settled by validation data, and no strangers are needed. ``"quantile"`` is the
+        paper's criterion, the 5% quantile of a class over draws, with the threshold one half.
     members, how
         How many networks there are, whose draws are taken in turn, and what they are: ``"networks"`` are trained from
         different seeds, ``"snapshots"`` are one network after further short cycles of training, ``"heads"`` share the
-        layers before the noise. :meth:`of` joins classifiers that were trained already.
+        layers before the noise. Each of ``"parts"`` leaves a part of the rows out, which say how long to train all of
+        them, where the recipe does not, and settle the verdict. None is five of these where ``network`` is None, and
+        one network otherwise. :meth:`of` joins classifiers that were trained already.
     spread_weight
         Price of the variance of the class probabilities over draws, at the data: the score does not see it. The higher
         the price, the fewer observations are Uncertain; a negative one rewards spread. ``"auto"`` trains one network
@@ -162,8 +166,8 @@ class GPSClassifier(NetworkClassifier):
         "loss": [StrOptions({"score", "log"})],
         "spread": [StrOptions({"even", "distance"})],
         "verdict": [StrOptions({"quantile", "combined"})],
-        "members": [Interval(Integral, 1, None, closed="left")],
-        "how": [StrOptions({"networks", "snapshots", "heads"})],
+        "members": [Interval(Integral, 1, None, closed="left"), None],
+        "how": [StrOptions({"networks", "snapshots", "heads", "parts"})],
         "ratio": [Interval(Real, 0, None, closed="neither")],
         "spread_weight": [Interval(Real, None, None, closed="neither"), StrOptions({"auto"})],
         "off_data_spread": [Interval(Real, 0, 1, closed="left")],
@@ -178,14 +182,14 @@ class GPSClassifier(NetworkClassifier):
     def __init__(
         self,
         network: nn.Module | Callable[[], nn.Module] | None = None,
-        layer: str | Sequence[str] | None = None,
+        layer: str | Sequence[str] | None = "auto",
         *,
         ratio: float = 0.5,
         loss: Literal["score", "log"] = "score",
-        spread: Literal["even", "distance"] = "even",
-        verdict: Literal["quantile", "combined"] = "quantile",
-        members: int = 1,
-        how: Literal["networks", "snapshots", "heads"] = "networks",
+        spread: Literal["distance", "even"] = "distance",
+        verdict: Literal["combined", "quantile"] = "combined",
+        members: int | None = None,
+        how: Literal["networks", "snapshots", "heads", "parts"] = "networks",
         spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
         off_data_patch: PatchSizes = None,
@@ -213,14 +217,20 @@ class GPSClassifier(NetworkClassifier):
     ) -> GPSClassifier:
         """Train the network, as :meth:`NetworkClassifier.fit <gpsuq.classify.network.NetworkClassifier.fit>` does.
 
-        ``validation`` (X, y) serves to choose the spread weight and to settle how strange is strange and a combined
-        verdict; without it, a tenth of the data is set aside where that is asked for.
+        ``validation`` (X, y), which the network has not seen, serves to choose the spread weight and to settle how
+        strange is strange and a combined verdict. Without it, members on parts are judged by the rows that they left
+        out, and one network leaves a tenth out (up to a fifth, where that is fewer than 50). Of fewer than 50
+        observations, or of a ``DataLoader``, nothing is left out: the verdict is then the paper's and knows no
+        strangers, and ``findings_`` say so.
         """
         if self.features == "keep" and self.network is None:
             raise GPSError('features="keep" is for a network that was trained before: pass network=...')
         seed = seed_from(self.random_state)
-        if validation is None and (self._settles or self.spread_weight == "auto"):
-            X, y, validation = self._split(X, y, seed)
+        n_parts = self._n_parts(X, y)
+        if n_parts:
+            classes = np.unique(labels_of(y, len(X))) if classes is None else classes
+        elif validation is None:
+            X, y, validation = self._parted(X, y, seed)
         options: dict[str, Any] = {"classes": classes, "augment": augment}
         place = None if checkpoint is None else Path(checkpoint)
         self.temperature_, self.strangeness_weight_ = 1.0, None
@@ -229,10 +239,13 @@ class GPSClassifier(NetworkClassifier):
             self._choose_spread_weight(X, y, validation, place, seed, options)
         else:
             self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
-            self._train(X, y, place, seed, options)
-        if self._settles:
-            assert validation is not None
-            self._settle(X, y, validation)
+            self._train(X, y, n_parts, place, seed, options)
+        if self._settles and validation is not None:
+            self._settle([(self, X, y, validation)])
+        elif self._settles and n_parts:
+            self._settle([(self._alone(k), *left_out(X, y, n_parts, k, seed)) for k in range(n_parts)])
+        elif self._settles:
+            self.findings_.append(unsettled_finding())
         for finding in self.findings_:
             if finding.code in ALARMING:
                 warn(finding.message)
@@ -252,7 +265,7 @@ class GPSClassifier(NetworkClassifier):
             model = copy.copy(self)
             model.random_state, model.spread_weight_ = seed, weight
             with stage(f"spread weight {weight:g}"):
-                model._train(X, y, None if place is None else place / f"spread{weight:g}", seed, options)
+                model._train(X, y, 0, None if place is None else place / f"spread{weight:g}", seed, options)
                 verdicts = model.uncertainty(validation[0])
             return risk_coverage(verdicts.uqc_shortfall, model._wrong(verdicts, validation[1])).area, model
 
@@ -262,12 +275,22 @@ class GPSClassifier(NetworkClassifier):
         self._take_over(models[areas.index(min(areas))])  # on ties the higher price
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
 
-    def _train(self, X: Any, y: Any, place: Path | None, seed: int, options: dict[str, Any]) -> None:
+    def _train(self, X: Any, y: Any, n_parts: int, place: Path | None, seed: int, options: dict[str, Any]) -> None:
         """Train the network, or all members."""
-        if self.members == 1:
+        if n_parts:
+            self._join(members_on_parts(self, X, y, n_parts, place, seed, options))
+        elif self.members in (1, None):
             NetworkClassifier.fit(self, X, y, checkpoint=place, **options)
         else:
             self._join(trained_members(self, X, y, place, seed, options))
+
+    def _n_parts(self, X: Any, y: Any) -> int:
+        """Return how many members there are that leave rows out, 0 for none."""
+        if self.members is None and (self.network is not None or self.spread_weight == "auto"):
+            return 0
+        if y is None or not hasattr(X, "__len__") or len(X) < _FEWEST:
+            return 0
+        return FOLDS if self.members is None else self.members * (self.how == "parts" and self.members > 1)
 
     @classmethod
     def of(cls, members: Sequence[GPSClassifier]) -> GPSClassifier:
@@ -275,7 +298,7 @@ class GPSClassifier(NetworkClassifier):
 
         Their verdict is the paper's until :meth:`settle` is called.
         """
-        if len(members) < 2 or any(member.members != 1 for member in members):
+        if len(members) < 2 or any(len(member.networks_) != 1 for member in members):
             raise GPSError("at least 2 classifiers of one member each can be joined")
         model = copy.copy(members[0])
         model.members = len(members)
@@ -303,29 +326,48 @@ class GPSClassifier(NetworkClassifier):
         check_is_fitted(self)
         if not self._settles:
             raise GPSError('there is nothing to settle: set spread="distance" or verdict="combined"')
-        self._settle(X, y, validation)
+        self._settle([(self, X, y, validation)])
         return self
 
-    def _settle(self, X: Any, y: Any, validation: tuple[Any, Any]) -> None:
+    def _settle(self, judges: Sequence[tuple[GPSClassifier, Any, Any, tuple[Any, Any]]]) -> None:
+        """Settle by what judges, who were trained on X and y, say of validation data: all members, or each of its own.
+
+        What is learned of a network's features is kept with the network, so that this classifier knows it too.
+        """
         self.temperature_, self.strangeness_weight_ = 1.0, None
-        self.findings_ = [finding for finding in self.findings_ if finding.code != SETTLED_BY_FEW]
-        aside, labels = self._inputs(validation[0]), self.encoded(validation[1])
+        self.findings_ = [finding for finding in self.findings_ if finding.code not in SETTLING]
         if self.spread == "distance":
-            for network in self.networks_:
-                known = learned_familiarity(
-                    lambda x, network=network: self._features(network, x),  # type: ignore[misc]
-                    self._training_batches(X, y),
-                    (x for x, _ in batches(aside)),
-                    len(self.classes_),
-                )
-                network.watch(self.feature_layers_, known.to(next(network.parameters()).device))
+            for judge, X, y, (aside, _) in judges:
+                judge._learn_familiarity(X, y, judge._inputs(aside))
         if self.verdict == "combined":
             self.certain_above_ = CERTAIN_ABOVE
-            self.temperature_ = best_temperature(*self._some_logits(aside, labels))
-            verdicts = self.uncertainty(validation[0])
-            errors = wrong(verdicts.mean, labels)
+            logits = [judge._some_logits(judge._inputs(aside), self.encoded(y)) for judge, _, _, (aside, y) in judges]
+            self.temperature_ = best_temperature(*(torch.cat(part) for part in zip(*logits, strict=True)))
+            parts = []
+            for judge, _, _, (aside, _) in judges:
+                judge.temperature_, judge.strangeness_weight_ = self.temperature_, None
+                judge.certain_above_ = CERTAIN_ABOVE
+                parts.append(judge.uncertainty(aside))
+            verdicts = joined(parts)
+            errors = wrong(verdicts.mean, np.concatenate([self.encoded(y) for *_, (_, y) in judges]))
             self.strangeness_weight_, self.certain_above_ = combined_verdict(verdicts, errors)
             self.findings_ += settling_findings(len(errors), int(errors.sum()))
+
+    def _alone(self, member: int) -> GPSClassifier:
+        """Return a classifier of one member's network."""
+        alone = copy.copy(self)
+        alone.network_ = self.networks_[member]
+        return alone
+
+    def _learn_familiarity(self, X: Any, y: Any, aside: Any) -> None:
+        for network in self.networks_:
+            known = learned_familiarity(
+                lambda x, network=network: self._features(network, x),  # type: ignore[misc]
+                self._training_batches(X, y),
+                (x for x, _ in batches(aside)),
+                len(self.classes_),
+            )
+            network.watch(self.feature_layers_, known.to(next(network.parameters()).device))
 
     def _training_batches(self, X: Any, y: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield training data once, labels as numbers."""
@@ -358,12 +400,11 @@ class GPSClassifier(NetworkClassifier):
         """Write the network for runtimes without torch: ``trunk.onnx``, ``head.onnx`` and ``verdict.json``.
 
         The trunk takes inputs (n, ...) to features, the head takes features and noise (draws, q) to logits
-        (n, draws, class): noise is an input, and the trunk runs once. ``verdict.json`` has the classes, q, and what
-        makes a prediction Certain. Both are compared with this network before anything is written.
+        (n, draws, class), of several members as many for each: noise is an input, and the trunk runs once.
+        ``verdict.json`` has the classes, q, and what makes a prediction Certain. Both are compared with this network
+        before anything is written.
         """
         check_is_fitted(self)
-        if self.members > 1:
-            raise GPSError("a file holds one network: export the members one by one, each trained by itself")
         verdict = {
             "classes": self.classes_.tolist(),
             "input_shape": list(self.input_shape_),
@@ -374,19 +415,16 @@ class GPSClassifier(NetworkClassifier):
             "certain_above": np.asarray(self.certain_above_).tolist(),
         }
         shape = tuple(self.input_shape_)
-        return write_onnx(self.networks_[0], shape, verdict, Path(path), force, self._input_type)
+        return write_onnx(self.networks_, shape, verdict, Path(path), force, self._input_type)
 
-    def _split(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
-        """Set a tenth of each class aside."""
-        if y is None:
-            raise GPSError("with a DataLoader, what is settled by data that was set aside needs validation=(X, y)")
-        try:
-            rest, aside, y_rest, y_aside = train_test_split(
-                X, y, test_size=_validation_share(len(y)), stratify=y, random_state=seed % 2**32
-            )
-        except ValueError as error:
-            raise GPSError(f"a tenth of the data cannot be set aside ({error}); pass validation=(X, y)") from error
-        return rest, y_rest, (aside, y_aside)
+    def _parted(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any] | None]:
+        """Return the data to train on, and what is set aside of it, if anything has to be and can be."""
+        chooses = self.spread_weight == "auto"
+        if chooses or (self._settles and y is not None and hasattr(X, "__len__") and len(X) >= _FEWEST):
+            if y is None:
+                raise GPSError('with a DataLoader, spread_weight="auto" needs validation=(X, y)')
+            return set_aside(X, y, _validation_share(len(X)), seed)
+        return X, y, None
 
     def _about(self) -> str:
         patches = "" if self.off_data_patch is None else f" in patches of {self.off_data_patch}"

@@ -202,7 +202,7 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
         self._take_over(first)
         networks = nn.ModuleList(member.network_ for member in members)
         self._keep(networks, first.losses_, sum(member.seconds_ for member in members), first.seed_)
-        self.findings_ = list(dict.fromkeys(finding for member in members for finding in member.findings_))
+        self.findings_ = list({finding.code: finding for member in members for finding in member.findings_}.values())
 
     def _about(self) -> str:
         """Describe what decides the training beside network, data, recipe and seed."""
@@ -306,8 +306,11 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
             X = X.detach().cpu().numpy()
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
+        if isinstance(X, np.memmap) and X.ndim > 2:
+            X = Mapped(X)
         if reset:
-            few = np.array(X[:_FEW]) if isinstance(X, np.ndarray) or hasattr(X, "iloc") else np.zeros(1)
+            rows = X.array if isinstance(X, Mapped) else X
+            few = np.array(rows[:_FEW]) if isinstance(rows, np.ndarray) or hasattr(rows, "iloc") else np.zeros(1)
             self._learn_type(few if few.dtype.kind in "iu" else np.zeros(1))
         dtype: type[np.generic] = np.int64 if self.integers_ else np.float32
         if X.ndim <= 2:
@@ -315,16 +318,17 @@ class NetworkClassifier(InNotebooks, ClassifierMixin, BaseEstimator, ABC):  # ty
             X = validated(self, X, reset=reset, dtype=kind, accept_sparse=False, ensure_min_samples=1)
             if reset:
                 warn_of_lost_digits(table, getattr(self, "feature_names_in_", None))
-        array = np.asarray(X)
+        array = X.array if isinstance(X, Mapped) else np.asarray(X)
         if array.dtype.kind not in "biuf":
             raise GPSError(f"X must hold numbers, got {array.dtype}")
         if self.integers_ and array.dtype.kind not in "iu":
             raise GPSError(f"X must hold integers, as the network takes nothing else, got {array.dtype}")
-        if len(array) == 0:
+        if len(X) == 0:
             raise GPSError("X holds no observations")
         result: Tensor | Mapped
-        if isinstance(X, np.memmap):
-            result = Mapped(X, dtype)
+        if isinstance(X, Mapped):
+            result = Mapped(X.array, dtype, X.rows)
+            result.check()
         else:
             array = np.array(array, dtype=dtype)  # a copy: the user's may be read-only
             check_finite_rows("X", array.reshape(len(array), -1))
