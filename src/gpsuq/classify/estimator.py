@@ -70,8 +70,9 @@ class GPSClassifier(NetworkClassifier):
         Your network, which is copied and keeps its weights, or a function that makes a new one; None makes a perceptron
         for tables.
     layer
-        Name of the affine layer where noise enters, or names of several. ``"auto"`` takes the last hidden one, behind
-        which a draw costs next to nothing; None takes the first one that can take it.
+        Name of the affine layer where noise enters, or names of several; None takes the first one that can take it.
+        ``"auto"`` does so where that layer sees the inputs themselves, as in a table, and takes the last hidden one
+        behind other layers, such as convolutions: a draw costs next to nothing there.
     ratio
         Noise inputs for each input of that layer, the paper's r.
     loss
@@ -105,8 +106,8 @@ class GPSClassifier(NetworkClassifier):
         the data; None is for single numbers.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
-        the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise has
-        the size of the features.
+        the noise stays as it is (with ``layer="auto"``, before the first layer that could take it), and only what is
+        behind is trained, so that a step costs less; noise has the size of the features.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -227,6 +228,8 @@ class GPSClassifier(NetworkClassifier):
             raise GPSError('features="keep" is for a network that was trained before: pass network=...')
         seed = seed_from(self.random_state)
         n_parts = self._n_parts(X, y)
+        if y is not None and hasattr(X, "__len__"):
+            self._inputs(X, reset=True)  # what is wrong is named by its place in all rows, not in those that are kept
         if n_parts:
             classes = np.unique(labels_of(y, len(X))) if classes is None else classes
         elif validation is None:
@@ -436,7 +439,7 @@ class GPSClassifier(NetworkClassifier):
     def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
         noisy = self._noisy(network, example)
         if self.features == "keep":
-            noisy.keep_features(example, head=self.feature_layers_[0])
+            noisy.keep_features(example, head=self.feature_layers_[0] if self.layer == "auto" else None)
             if noisy is not network:  # noise that was there has its size
                 noisy.match_noise(example)
         return noisy
@@ -445,7 +448,8 @@ class GPSClassifier(NetworkClassifier):
         layer, affine = self.layer, []
         if not isinstance(network, NoisyNetwork) and (layer == "auto" or self.spread == "distance"):
             affine = affine_layers(network, example)
-            layer = affine[-2:][0] if layer == "auto" else layer
+            if layer == "auto":
+                layer = affine[0] if _sees_inputs(network, affine[0], example) else affine[-2:][0]
         noisy = self._with_noise(network, layer, example)
         head = affine[0] if affine else noisy.first_layer(example)
         self.feature_layers_ = self._feature_layers(network, head, layer, example)
@@ -466,8 +470,7 @@ class GPSClassifier(NetworkClassifier):
         """
         if not isinstance(layer, str) or isinstance(network, NoisyNetwork) or layer == head:
             return [head]
-        raw = example.is_floating_point() and network.get_submodule(head).in_features == math.prod(example.shape[1:])
-        return [head, layer] if raw else [head]
+        return [head, layer] if _sees_inputs(network, head, example) else [head]
 
     def _loss(self, recipe: Recipe) -> Loss:
         spread_weight, off_data_spread, logarithmic = self.spread_weight_, self.off_data_spread, self.loss == "log"
@@ -528,6 +531,11 @@ class GPSClassifier(NetworkClassifier):
         ]
         start = draws.start - first * _BLOCK
         return torch.cat(blocks)[start : start + draws.stop - draws.start]
+
+
+def _sees_inputs(network: nn.Module, layer: str, example: Tensor) -> bool:
+    """Whether an affine layer takes observations as they are, or as many numbers."""
+    return example.is_floating_point() and network.get_submodule(layer).in_features == math.prod(example.shape[1:])
 
 
 def _validation_share(n: int) -> float:

@@ -24,7 +24,7 @@ FOLDS = 5
 """Members of the network for tables, each of which leaves a part of the rows out."""
 
 _MOST_LEFT_OUT = 2000  # rows of a member: they need not be more, however many there are
-_SHORTEST, _LONGEST = 125, 2  # steps of the first training, and times the usual epochs of the last
+_LENGTHS = (0.125, 0.25, 0.5, 1.0)  # of the usual epochs, that are tried in turn
 _CYCLE = 0.1  # of the epochs of the first training, that a snapshot or another head takes
 
 Classifier = TypeVar("Classifier", bound=NetworkClassifier)
@@ -80,8 +80,8 @@ def members_on_parts(
 ) -> list[Classifier]:
     """Return copies of a classifier, each trained without the rows that it leaves out, for as long as these gain.
 
-    Where the recipe does not say how many epochs there are, all members are trained for few, and then anew for twice as
-    many, until the mean log loss of the rows left out falls no more: the members before are returned.
+    Where the recipe does not say how many epochs there are, all members are trained for an eighth of the usual, and
+    then anew for twice as many, until the mean log loss of the rows left out falls no more: those before are returned.
     """
     _check_starts(classifier)
     asked: Any = classifier
@@ -112,14 +112,9 @@ def members_on_parts(
 
 
 def _lengths(recipe: Recipe, n: int) -> list[int]:
-    """Return numbers of epochs to try for n observations, each twice the one before."""
-    if recipe.epochs:
-        return [recipe.epochs]
-    steps = max(1, n // recipe.batch_size)
-    lengths, longest = [max(1, round(_SHORTEST / steps))], _LONGEST * recipe.n_epochs(steps)
-    while 2 * lengths[-1] <= longest:
-        lengths.append(2 * lengths[-1])
-    return lengths
+    """Return numbers of epochs to try for n observations, about twice the one before each, up to the usual."""
+    usual = recipe.n_epochs(max(1, n // recipe.batch_size))
+    return sorted({max(1, round(share * usual)) for share in ((1.0,) if recipe.epochs else _LENGTHS)})
 
 
 def _member(classifier: Classifier, number: int, seed: int) -> Classifier:
