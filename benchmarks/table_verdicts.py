@@ -1,4 +1,4 @@
-"""Verdicts of classifiers on small, ordinary tables: GPS as it is by default beside other forms of it and other methods.
+"""Verdicts of classifiers on small, ordinary tables: GPS by default beside other forms of it and other methods.
 
 Strangers are a class that was left out, rows whose columns were shuffled, or points outside the data. Rows of test data
 are ranked by each method's own score: GPS by its verdict, the others by the largest probability.

@@ -230,7 +230,7 @@ def test_each_part_leaves_other_rows_out_and_no_class_is_lost():
 
 
 def test_members_on_parts_are_judged_by_rows_that_they_left_out(moons):
-    """Labels without a pattern: what was learned by heart would look certain, what was left out shows that it is not."""
+    """Labels without a pattern: what was learned by heart would look certain, rows left out show that it is not."""
     X = moons[0][:150]
     y = np.random.default_rng(0).integers(0, 2, len(X))
     model = GPSClassifier(random_state=0).fit(X, y)

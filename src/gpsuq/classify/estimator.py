@@ -535,7 +535,8 @@ class GPSClassifier(NetworkClassifier):
 
 def _sees_inputs(network: nn.Module, layer: str, example: Tensor) -> bool:
     """Whether an affine layer takes observations as they are, or as many numbers."""
-    return example.is_floating_point() and network.get_submodule(layer).in_features == math.prod(example.shape[1:])
+    n_inputs: Any = network.get_submodule(layer).in_features
+    return example.is_floating_point() and bool(n_inputs == math.prod(example.shape[1:]))
 
 
 def _validation_share(n: int) -> float:
