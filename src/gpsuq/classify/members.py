@@ -102,7 +102,7 @@ def members_on_parts(
 
     best: list[Classifier] = []
     least = math.inf
-    for epochs in _lengths(recipe, len(X)):
+    for epochs in _lengths(recipe, len(X) - min(len(X) // n_members, _MOST_LEFT_OUT)):
         models, losses = zip(*independent(trained, [(k, epochs) for k in range(n_members)], bar=bar), strict=True)
         loss = sum(losses)
         if best and loss >= least:
@@ -113,7 +113,7 @@ def members_on_parts(
 
 def _lengths(recipe: Recipe, n: int) -> list[int]:
     """Return numbers of epochs to try for n observations, about twice the one before each, up to the usual."""
-    usual = recipe.n_epochs(max(1, n // recipe.batch_size))
+    usual = recipe.n_epochs(math.ceil(n / recipe.batch_size))
     return sorted({max(1, round(share * usual)) for share in ((1.0,) if recipe.epochs else _LENGTHS)})
 
 
