@@ -29,6 +29,8 @@ def measured(
         "head.0",
         recipe=recipe,
         ratio=ratio,
+        spread="even",
+        verdict="quantile",
         spread_weight=spread_weight,
         off_data_spread=off_data_spread,
         random_state=seed,

@@ -45,6 +45,7 @@ Array = NDArray[np.floating]
 COVERAGE = {"mnist": 0.97, "cifar10": 0.77}  # of images set aside, that one threshold of each score leaves certain
 HEAD = Recipe(epochs=3, n_draws=10)
 NEW = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined"}
+PAPER = {"layer": None, "spread": "even", "verdict": "quantile"}
 NEW |= {"spread_weight": 0.0, "off_data_spread": 0.0}
 PRECISIONS = [10.0**power for power in range(-2, 6)]  # of last-layer weights before there are data
 _NEIGHBOURS, _BANK, _DROPOUT = 10, 5000, 0.2
@@ -220,9 +221,9 @@ def judged(method: str, features: Features, material: Material, seed: int) -> Ju
         }
     options: dict[str, Any] = {"recipe": HEAD, "random_state": seed, "features": "keep"}
     if method == "GPS, paper's":
-        model = GPSClassifier(features.head, **options, spread_weight=0.0, off_data_spread=0.0)
-    elif method == "GPS, default":
-        model = GPSClassifier(features.head, **options)
+        model = GPSClassifier(features.head, **PAPER, **options, spread_weight=0.0, off_data_spread=0.0)
+    elif method == "GPS, price and reward":
+        model = GPSClassifier(features.head, **PAPER, **options)
     else:
         model = OnFeatures(features.head, **NEW, **options)
         return of_classifier(model.fit(features.train, material.train[1], validation=aside), features)
@@ -231,7 +232,7 @@ def judged(method: str, features: Features, material: Material, seed: int) -> Ju
 
 METHODS = (
     *("softmax", "energy", "nearest neighbours", "Mahalanobis", "relative Mahalanobis"),
-    *("plain head", "Laplace, last layer", "MC dropout", "GPS, paper's", "GPS, default", "GPS, distance"),
+    *("plain head", "Laplace, last layer", "MC dropout", "GPS, paper's", "GPS, price and reward", "GPS, distance"),
 )
 
 

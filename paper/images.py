@@ -161,6 +161,7 @@ def estimator(
         price, reward = _weights(study, method)
         noise: dict[str, Any] = {"ratio": _ratio(method), "off_data_patch": study.off_data_patch}
         gps = GPSClassifier if plain is None else HeadGPS
+        noise |= {"loss": "score", "spread": "even", "verdict": "quantile"}  # as published
         return gps(network, _layers(study, method), spread_weight=price, off_data_spread=reward, **noise, **common)
     raise GPSError(f"unknown method {method!r}; use one of {', '.join(METHODS)}, or gps- with another ratio")
 

@@ -32,7 +32,8 @@ curve = risk_coverage(verdicts.uqc_shortfall, wrong(verdicts.mean, test.labels))
 print(f"error at 95% coverage {curve.at(0.95):.4f}, area under the curve {curve.area:.5f}")
 
 # %%
-# One uncertain image: boxes of the class probabilities over draws; none has its 5% quantile (the cross) above one half.
+# One uncertain image: boxes of the class probabilities over draws; no cross, the probability of a class and of being no
+# stranger, is above the threshold.
 
 import numpy as np  # noqa: E402
 

@@ -25,6 +25,7 @@ from gpsuq.errors import DivergenceError
 from paper.networks import feed_forward
 
 QUICK = Recipe(epochs=30)
+PAPER = {"layer": None, "spread": "even", "verdict": "quantile"}
 
 
 def network(dropout=0.0, classes=10):
@@ -50,7 +51,7 @@ def model(digits):
     return GPSClassifier(small, random_state=1, recipe=QUICK).fit(train.pixels(), train.labels)
 
 
-@parametrize_with_checks([GPSClassifier(recipe=Recipe(epochs=200)), PlainClassifier(recipe=Recipe(epochs=200))])
+@parametrize_with_checks([GPSClassifier(recipe=Recipe(epochs=40)), PlainClassifier(recipe=Recipe(epochs=200))])
 def test_scikit_learns_rules(estimator, check):
     assert check(estimator) is None  # it raises where a rule is broken
 
@@ -202,7 +203,7 @@ def test_a_reward_for_spread_spreads(digits, model):
 
 def test_a_reward_off_the_data_spreads_what_is_unlike_them(digits):
     train, test = digits
-    without = GPSClassifier(small, random_state=1, recipe=QUICK, off_data_spread=0.0)
+    without = GPSClassifier(small, **PAPER, random_state=1, recipe=QUICK, off_data_spread=0.0)
     without.fit(train.pixels(), train.labels)
     rng = np.random.default_rng(0)
     strange = rng.permuted(test.pixels(), axis=0)  # every pixel from another image
@@ -216,7 +217,7 @@ def test_patches_of_other_images_are_off_the_data(digits):
     train, test = digits
     torch.manual_seed(0)
     strange = shuffled_patches(torch.from_numpy(test.pixels()), 500, 4)
-    without = GPSClassifier(small, random_state=1, recipe=QUICK, off_data_spread=0.0, off_data_patch=4)
+    without = GPSClassifier(small, **PAPER, random_state=1, recipe=QUICK, off_data_spread=0.0, off_data_patch=4)
     more = clone(without).set_params(off_data_spread=0.2)
     shares = [each.fit(train.pixels(), train.labels).uncertainty(strange).uncertain.mean() for each in (without, more)]
     assert shares[1] > shares[0] + 0.2

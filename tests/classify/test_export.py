@@ -9,6 +9,7 @@ from torch import nn
 
 from gpsuq import GPSClassifier, GPSError, Recipe
 from gpsuq.classify import export as module
+from gpsuq.classify.decisions import combined_criterion
 
 onnxruntime = pytest.importorskip("onnxruntime")
 RNG = np.random.default_rng(0)
@@ -31,9 +32,11 @@ class Joined(nn.Module):
 
 
 def run(directory, x, noise):
+    """Return logits, and what the trunk gave: features, and strangeness where it knows."""
     trunk, head = (onnxruntime.InferenceSession(directory / name) for name in ("trunk.onnx", "head.onnx"))
-    features = trunk.run(None, {"x": x})[0]
-    return head.run(None, {"features": features, "noise": noise})[0], features
+    seen = dict(zip(("features", "strangeness"), trunk.run(None, {"x": x}), strict=False))
+    wanted = [taken.name for taken in head.get_inputs()]
+    return head.run(None, {name: (seen | {"noise": noise})[name] for name in wanted})[0], seen
 
 
 @pytest.mark.parametrize(("layer", "width"), [("first", 144), ("last", 8), (["last", "first"], 144)])
@@ -43,12 +46,12 @@ def test_parts_say_what_the_network_says(tmp_path, layer, width):
     assert sorted(file.name for file in directory.iterdir()) == ["head.onnx", "trunk.onnx", "verdict.json"]
     for rows, draws in ((1, 1), (7, 40)):
         noise = RNG.normal(size=(draws, model.network_.noise_dim)).astype(np.float32)
-        found, features = run(directory, IMAGES[:rows], noise)
+        found, seen = run(directory, IMAGES[:rows], noise)
         with torch.no_grad():
             wanted = model.network_.eval()(torch.from_numpy(IMAGES[:rows]), noise=torch.from_numpy(noise)[None])
         assert found.shape == (rows, draws, 2)
-        assert features.shape == (rows, width)
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        assert seen["features"].shape == (rows, width)
+        np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 def test_a_table_without_a_trunk_and_its_verdict(tmp_path):
@@ -56,7 +59,7 @@ def test_a_table_without_a_trunk_and_its_verdict(tmp_path):
     X = random.normal(size=(200, 3))
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
-    model = GPSClassifier(network, "0", recipe=QUICK).fit(X, X[:, 0] > 0)
+    model = GPSClassifier(network, "0", spread="even", verdict="quantile", recipe=QUICK).fit(X, X[:, 0] > 0)
     model.calibrate(X, X[:, 0] > 0, target=0.8, of="coverage")
     directory = model.export_onnx(tmp_path / "out")
     about = json.loads((directory / "verdict.json").read_text())
@@ -64,8 +67,8 @@ def test_a_table_without_a_trunk_and_its_verdict(tmp_path):
     assert about["input_shape"] == [3]
     assert about["certain_above"] == model.certain_above_
     noise = random.normal(size=(4_000, about["noise_dim"])).astype(np.float32)
-    logits, features = run(directory, X.astype(np.float32), noise)
-    np.testing.assert_array_equal(features, X.astype(np.float32))
+    logits, seen = run(directory, X.astype(np.float32), noise)
+    np.testing.assert_array_equal(seen["features"], X.astype(np.float32))
     p = np.exp(logits - logits.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
     above = np.quantile(p, about["uqc_level"], axis=1).max(1) - about["certain_above"]
@@ -79,21 +82,42 @@ def test_strangeness_travels_from_the_trunk_to_the_head(tmp_path):
     X = random.normal(size=(300, 3))
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
-    model = GPSClassifier(network, "auto", spread="distance", verdict="combined", recipe=QUICK).fit(X, X[:, 0] > 0)
+    model = GPSClassifier(network, "2", recipe=QUICK).fit(X, X[:, 0] > 0)
     directory = model.export_onnx(tmp_path / "out")
     about = json.loads((directory / "verdict.json").read_text())
     assert about["temperature"] == model.temperature_
     assert about["strangeness_weight"] == model.strangeness_weight_
     rows = np.concatenate([X[:5], 9.0 + X[:5]]).astype(np.float32)
     noise = random.normal(size=(20, about["noise_dim"])).astype(np.float32)
-    trunk, head = (onnxruntime.InferenceSession(directory / name) for name in ("trunk.onnx", "head.onnx"))
-    features, strangeness = trunk.run(None, {"x": rows})
-    found = head.run(None, {"features": features, "strangeness": strangeness, "noise": noise})[0]
+    found, given = run(directory, rows, noise)
+    strangeness = given["strangeness"]
     with torch.no_grad():
         wanted, seen = model.networks_[0].judged(torch.from_numpy(rows), noise=torch.from_numpy(noise)[None])
     np.testing.assert_allclose(strangeness, seen.strangeness, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     assert strangeness[5:].min() > strangeness[:5].max()
+
+
+def test_members_are_side_by_side_and_give_the_verdicts_of_all(tmp_path):
+    """The default of a table: five members, each with features and strangeness of its own, and one verdict."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(200, 3))
+    model = GPSClassifier(recipe=Recipe(epochs=20)).fit(X, X[:, 0] > 0)
+    directory = model.export_onnx(tmp_path / "out")
+    about = json.loads((directory / "verdict.json").read_text())
+    rows = np.concatenate([X, 9.0 + X[:5]]).astype(np.float32)
+    noise = np.concatenate([model._noise(about["noise_dim"], slice(0, 40), 0)]).astype(np.float32)
+    logits, seen = run(directory, rows, noise)
+    assert logits.shape == (205, 5 * 40, 2)
+    verdicts = model.uncertainty(rows)
+    np.testing.assert_allclose(seen["strangeness"], verdicts.strangeness, rtol=1e-3, atol=1e-3)
+    p = np.exp(logits / about["temperature"] - (logits / about["temperature"]).max(-1, keepdims=True))
+    mean = (p / p.sum(-1, keepdims=True)).mean(1)
+    best = combined_criterion(mean, seen["strangeness"], about["strangeness_weight"]).max(1)
+    clear = np.abs(best - about["certain_above"]) > 0.02  # four of five members have other draws here
+    assert clear.mean() > 0.8
+    np.testing.assert_array_equal(best[clear] <= about["certain_above"], verdicts.uncertain[clear])
+    assert verdicts.uncertain[200:].all()
 
 
 def test_what_is_there_is_kept_unless_forced(tmp_path):

@@ -45,9 +45,13 @@ def test_no_more_than_a_batch_is_copied(images, monkeypatch):
 
     monkeypatch.setattr(Mapped, "__getitem__", counted)
     mapped, labels = images
-    model = GPSClassifier(network, recipe=RECIPE).fit(mapped, labels)
+    model = GPSClassifier(network, spread="even", verdict="quantile", recipe=RECIPE).fit(mapped, labels)
     assert sorted(set(copied)) == [20, 100]  # the example that shows the size of features; batches
     assert copied.count(100) == 1
+    copied.clear()
+    GPSClassifier(network, recipe=RECIPE).fit(mapped, labels)  # a fifth is set aside, and not copied either
+    assert max(copied) == 80
+    assert copied.count(80) == 2  # the example, and the rows whose features are learned
     copied.clear()
     model.uncertainty(mapped)
     assert set(copied) == {20}
@@ -104,8 +108,7 @@ def sequences():
 def test_tokens_stay_integers(sequences, how, tmp_path):
     X, y = sequences
     recipe = Recipe(epochs=8, batch_size=20)
-    options = {"layer": "auto", "loss": "log", "spread": "distance", "verdict": "combined", "recipe": recipe}
-    model = GPSClassifier(OfTokens, **options)
+    model = GPSClassifier(OfTokens, loss="log", recipe=recipe)
     if how == "arrays":
         model.fit(X[:400], y[:400], validation=(X[400:500], y[400:500]))
     else:

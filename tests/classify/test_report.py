@@ -45,7 +45,7 @@ def test_a_classifier_plots_itself_and_shows_itself_in_notebooks(judged):
     assert share.lines[0].get_ydata()[0] == 100.0
     assert error.get_xlabel() == "certain above"
     assert len(model.plot(X).axes) == 1
-    assert "Certain where a class" in model._repr_mimebundle_()["text/html"]
+    assert "Certain where the probability of a class" in model._repr_mimebundle_()["text/html"]
     assert "GPSClassifier" in GPSClassifier()._repr_html_()
 
 

@@ -33,6 +33,7 @@ def table():
 
 
 FITS = {
+    "parts": lambda X, y: GPSClassifier(recipe=SHORT).fit(X, y).uncertainty(X, 9).uqc,
     "ensemble": lambda X, y: EnsembleClassifier(own_network, n_members=3, recipe=SHORT).fit(X, y).sample_proba(X),
     "spread weight": lambda X, y: GPSClassifier(recipe=SHORT, spread_weight="auto").fit(X, y).sample_proba(X, 9),
 }

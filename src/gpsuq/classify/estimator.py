@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,22 +13,21 @@ import numpy as np
 import pandas as pd
 import torch
 from lightning_fabric import Fabric
-from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gpsuq.classify.decisions import CERTAIN_ABOVE, risk_coverage, wrong
+from gpsuq.classify.decisions import CERTAIN_ABOVE, joined, risk_coverage, wrong
 from gpsuq.classify.export import write_onnx
-from gpsuq.classify.findings import ALARMING, SETTLED_BY_FEW, settling_findings
-from gpsuq.classify.members import trained_members
-from gpsuq.classify.network import NetworkClassifier, like_weights
+from gpsuq.classify.findings import ALARMING, SETTLING, settling_findings, unsettled_finding
+from gpsuq.classify.inputs import labels_of, set_aside
+from gpsuq.classify.members import FOLDS, left_out, members_on_parts, trained_members
+from gpsuq.classify.network import NetworkClassifier
+from gpsuq.classify.noisy import NoisyClassifier
 from gpsuq.classify.off_data import BOX, PatchSizes, patch_sizes, unlike_the_data
-from gpsuq.classify.settling import batches, best_temperature, combined_verdict, learned_familiarity
+from gpsuq.classify.settling import best_temperature, combined_verdict
 from gpsuq.core.losses import class_score, log_score, probability_spread
-from gpsuq.core.noise import NoisyNetwork, Seen, affine_layers, noisify
-from gpsuq.core.seeds import random_block, seed_from
+from gpsuq.core.seeds import seed_from
 from gpsuq.engine.fitting import whole_or_not_at_all
 from gpsuq.engine.networks import Loss
 from gpsuq.engine.parallel import independent
@@ -49,18 +48,17 @@ OFF_DATA_SPREAD = 0.05
 OFF_DATA_SHARE = 0.1
 """How many inputs unlike the data a step has, for each observation."""
 
-_BLOCK = 50  # draws whose noise is made together, so that more draws begin with the same ones
 _VALIDATION_SHARE, _FEW_VALIDATION = 0.1, 50  # set aside: a tenth, or up to a fifth where that is fewer than 50
-_TEMPERATURE_DRAWS, _TEMPERATURE_ROWS = 50, 100  # for each observation, and how many of these are passed at once
-_LOGITS, _FEWEST_LOGITS = 10_000_000, 200  # what a temperature is fitted by: numbers at most, observations at least
+_FEWEST = 50  # observations of which some are set aside
 
 
-class GPSClassifier(NetworkClassifier):
+class GPSClassifier(NoisyClassifier):
     r"""Classifier with random logits, :math:`\theta_i = G(x_i, Z_i)`: a network with a noise input at one layer.
 
-    It is trained by the kernel score of the labels under the predictive, the mixture over draws of Z; the spread of the
-    class probabilities over draws says how far a prediction can be trusted. "Uncertain" is the verdict where no class
-    has a probability above one half in 95% of the draws.
+    It is trained by a score of the labels under the predictive, the mixture over draws of Z. "Uncertain" is the verdict
+    where the probability of the best class, times that of being no stranger to the training data, is too low: mistakes
+    and strangers are told by one number. The paper's own form, whose verdict is by the spread over draws alone, is
+    ``GPSClassifier(network, layer=None, spread="even", verdict="quantile", spread_weight=0, off_data_spread=0)``.
 
     Parameters
     ----------
@@ -69,24 +67,27 @@ class GPSClassifier(NetworkClassifier):
         for tables.
     layer
         Name of the affine layer where noise enters, or names of several; None takes the first one that can take it.
-        ``"auto"`` takes the last hidden one, behind which a draw costs next to nothing.
+        ``"auto"`` does so where that layer sees the inputs themselves, as in a table, and takes the last hidden one
+        behind other layers, such as convolutions: a draw costs next to nothing there.
     ratio
         Noise inputs for each input of that layer, the paper's r.
     loss
         ``"score"`` is the paper's kernel score of the labels; ``"log"`` is -log of the mean probability over draws.
     spread
-        ``"even"`` gives all observations the same noise, as the paper does. ``"distance"`` scales it, once the network
-        is trained, by how strange the features at the head's input are beside those of the training
-        (:mod:`gpsuq.core.familiarity`): draws spread off the data by construction.
+        ``"distance"`` scales the noise, once the network is trained, by how strange the features at the head's input
+        are beside those of the training (:mod:`gpsuq.core.familiarity`): draws spread off the data by construction.
+        ``"even"`` gives all observations the same noise, as the paper does.
     verdict
-        What a prediction must exceed to be certain. ``"quantile"`` is the paper's criterion, the 5% quantile of a class
-        over draws. ``"combined"`` is the mean probability times that of being no stranger: how much strangeness counts,
-        a temperature of the probabilities and a threshold (which leaves as many certain as the paper's) are settled by
-        validation data, and no strangers are needed.
+        What a prediction must exceed to be certain. ``"combined"`` is the mean probability times that of being no
+        stranger: how much strangeness counts, a temperature of the probabilities and a threshold (which leaves as many
+        certain as the paper's) are settled by validation data, and no strangers are needed. ``"quantile"`` is the
+        paper's criterion, the 5% quantile of a class over draws, with the threshold one half.
     members, how
         How many networks there are, whose draws are taken in turn, and what they are: ``"networks"`` are trained from
         different seeds, ``"snapshots"`` are one network after further short cycles of training, ``"heads"`` share the
-        layers before the noise. :meth:`of` joins classifiers that were trained already.
+        layers before the noise. Each of ``"parts"`` leaves a part of the rows out, which say how long to train all of
+        them, where the recipe does not, and settle the verdict. None is five of these where ``network`` is None, and
+        one network otherwise. :meth:`of` joins classifiers that were trained already.
     spread_weight
         Price of the variance of the class probabilities over draws, at the data: the score does not see it. The higher
         the price, the fewer observations are Uncertain; a negative one rewards spread. ``"auto"`` trains one network
@@ -101,8 +102,8 @@ class GPSClassifier(NetworkClassifier):
         the data; None is for single numbers.
     features
         ``"learn"`` trains the whole network. ``"keep"`` is for a network that was trained before: all that runs before
-        the noise stays as it is, and only the layers behind it are trained, so that a step costs less; noise has
-        the size of the features.
+        the noise stays as it is (with ``layer="auto"``, before the first layer that could take it), and only what is
+        behind is trained, so that a step costs less; noise has the size of the features.
     recipe
         How to train; None is ``Recipe()``, :func:`~gpsuq.PaperRecipe` the paper's.
     fabric
@@ -162,8 +163,8 @@ class GPSClassifier(NetworkClassifier):
         "loss": [StrOptions({"score", "log"})],
         "spread": [StrOptions({"even", "distance"})],
         "verdict": [StrOptions({"quantile", "combined"})],
-        "members": [Interval(Integral, 1, None, closed="left")],
-        "how": [StrOptions({"networks", "snapshots", "heads"})],
+        "members": [Interval(Integral, 1, None, closed="left"), None],
+        "how": [StrOptions({"networks", "snapshots", "heads", "parts"})],
         "ratio": [Interval(Real, 0, None, closed="neither")],
         "spread_weight": [Interval(Real, None, None, closed="neither"), StrOptions({"auto"})],
         "off_data_spread": [Interval(Real, 0, 1, closed="left")],
@@ -173,19 +174,18 @@ class GPSClassifier(NetworkClassifier):
     network_: nn.Module
     spread_path_: pd.DataFrame | None
     strangeness_weight_: float | None
-    feature_layers_: list[str]
 
     def __init__(
         self,
         network: nn.Module | Callable[[], nn.Module] | None = None,
-        layer: str | Sequence[str] | None = None,
+        layer: str | Sequence[str] | None = "auto",
         *,
         ratio: float = 0.5,
         loss: Literal["score", "log"] = "score",
-        spread: Literal["even", "distance"] = "even",
-        verdict: Literal["quantile", "combined"] = "quantile",
-        members: int = 1,
-        how: Literal["networks", "snapshots", "heads"] = "networks",
+        spread: Literal["distance", "even"] = "distance",
+        verdict: Literal["combined", "quantile"] = "combined",
+        members: int | None = None,
+        how: Literal["networks", "snapshots", "heads", "parts"] = "networks",
         spread_weight: float | Literal["auto"] = SPREAD_WEIGHT,
         off_data_spread: float = OFF_DATA_SPREAD,
         off_data_patch: PatchSizes = None,
@@ -213,14 +213,22 @@ class GPSClassifier(NetworkClassifier):
     ) -> GPSClassifier:
         """Train the network, as :meth:`NetworkClassifier.fit <gpsuq.classify.network.NetworkClassifier.fit>` does.
 
-        ``validation`` (X, y) serves to choose the spread weight and to settle how strange is strange and a combined
-        verdict; without it, a tenth of the data is set aside where that is asked for.
+        ``validation`` (X, y), which the network has not seen, serves to choose the spread weight and to settle how
+        strange is strange and a combined verdict. Without it, members on parts are judged by the rows that they left
+        out, and one network leaves a tenth out (up to a fifth, where that is fewer than 50). Of fewer than 50
+        observations, or of a ``DataLoader``, nothing is left out: the verdict is then the paper's and knows no
+        strangers, and ``findings_`` say so.
         """
         if self.features == "keep" and self.network is None:
             raise GPSError('features="keep" is for a network that was trained before: pass network=...')
         seed = seed_from(self.random_state)
-        if validation is None and (self._settles or self.spread_weight == "auto"):
-            X, y, validation = self._split(X, y, seed)
+        n_parts = self._n_parts(X, y)
+        if y is not None and hasattr(X, "__len__"):
+            self._inputs(X, reset=True)  # what is wrong is named by its place in all rows, not in those that are kept
+        if n_parts:
+            classes = np.unique(labels_of(y, len(X))) if classes is None else classes
+        elif validation is None:
+            X, y, validation = self._parted(X, y, seed)
         options: dict[str, Any] = {"classes": classes, "augment": augment}
         place = None if checkpoint is None else Path(checkpoint)
         self.temperature_, self.strangeness_weight_ = 1.0, None
@@ -229,10 +237,13 @@ class GPSClassifier(NetworkClassifier):
             self._choose_spread_weight(X, y, validation, place, seed, options)
         else:
             self.spread_weight_, self.spread_path_ = float(self.spread_weight), None
-            self._train(X, y, place, seed, options)
-        if self._settles:
-            assert validation is not None
-            self._settle(X, y, validation)
+            self._train(X, y, n_parts, place, seed, options)
+        if self._settles and validation is not None:
+            self._settle([(self, X, y, validation)])
+        elif self._settles and n_parts:
+            self._settle([(self._alone(k), *left_out(X, y, n_parts, k, seed)) for k in range(n_parts)])
+        elif self._settles:
+            self.findings_.append(unsettled_finding())
         for finding in self.findings_:
             if finding.code in ALARMING:
                 warn(finding.message)
@@ -252,7 +263,7 @@ class GPSClassifier(NetworkClassifier):
             model = copy.copy(self)
             model.random_state, model.spread_weight_ = seed, weight
             with stage(f"spread weight {weight:g}"):
-                model._train(X, y, None if place is None else place / f"spread{weight:g}", seed, options)
+                model._train(X, y, 0, None if place is None else place / f"spread{weight:g}", seed, options)
                 verdicts = model.uncertainty(validation[0])
             return risk_coverage(verdicts.uqc_shortfall, model._wrong(verdicts, validation[1])).area, model
 
@@ -262,12 +273,22 @@ class GPSClassifier(NetworkClassifier):
         self._take_over(models[areas.index(min(areas))])  # on ties the higher price
         self.spread_path_ = pd.DataFrame({"aurc": areas}, index=pd.Index(SPREAD_WEIGHTS, name="spread_weight"))
 
-    def _train(self, X: Any, y: Any, place: Path | None, seed: int, options: dict[str, Any]) -> None:
+    def _train(self, X: Any, y: Any, n_parts: int, place: Path | None, seed: int, options: dict[str, Any]) -> None:
         """Train the network, or all members."""
-        if self.members == 1:
+        if n_parts:
+            self._join(members_on_parts(self, X, y, n_parts, place, seed, options))
+        elif self.members in (1, None):
             NetworkClassifier.fit(self, X, y, checkpoint=place, **options)
         else:
             self._join(trained_members(self, X, y, place, seed, options))
+
+    def _n_parts(self, X: Any, y: Any) -> int:
+        """Return how many members there are that leave rows out, 0 for none."""
+        if self.members is None and (self.network is not None or self.spread_weight == "auto"):
+            return 0
+        if y is None or not hasattr(X, "__len__") or len(X) < _FEWEST:
+            return 0
+        return FOLDS if self.members is None else self.members * (self.how == "parts" and self.members > 1)
 
     @classmethod
     def of(cls, members: Sequence[GPSClassifier]) -> GPSClassifier:
@@ -275,7 +296,7 @@ class GPSClassifier(NetworkClassifier):
 
         Their verdict is the paper's until :meth:`settle` is called.
         """
-        if len(members) < 2 or any(member.members != 1 for member in members):
+        if len(members) < 2 or any(len(member.networks_) != 1 for member in members):
             raise GPSError("at least 2 classifiers of one member each can be joined")
         model = copy.copy(members[0])
         model.members = len(members)
@@ -285,12 +306,6 @@ class GPSClassifier(NetworkClassifier):
     def _join(self, models: Sequence[GPSClassifier]) -> None:
         self._take_members(models)
         self.temperature_, self.strangeness_weight_ = 1.0, None  # what was settled for one says nothing of all
-
-    @property
-    def networks_(self) -> list[NoisyNetwork]:
-        """The networks of all members."""
-        network = self.network_
-        return list(network) if isinstance(network, nn.ModuleList) else [network]  # type: ignore[arg-type,list-item]
 
     # --- what validation data settles ---------------------------------------------------------------------------------
 
@@ -303,48 +318,38 @@ class GPSClassifier(NetworkClassifier):
         check_is_fitted(self)
         if not self._settles:
             raise GPSError('there is nothing to settle: set spread="distance" or verdict="combined"')
-        self._settle(X, y, validation)
+        self._settle([(self, X, y, validation)])
         return self
 
-    def _settle(self, X: Any, y: Any, validation: tuple[Any, Any]) -> None:
+    def _settle(self, judges: Sequence[tuple[GPSClassifier, Any, Any, tuple[Any, Any]]]) -> None:
+        """Settle by what judges, who were trained on X and y, say of validation data: all members, or each of its own.
+
+        What is learned of a network's features is kept with the network, so that this classifier knows it too.
+        """
         self.temperature_, self.strangeness_weight_ = 1.0, None
-        self.findings_ = [finding for finding in self.findings_ if finding.code != SETTLED_BY_FEW]
-        aside, labels = self._inputs(validation[0]), self.encoded(validation[1])
+        self.findings_ = [finding for finding in self.findings_ if finding.code not in SETTLING]
         if self.spread == "distance":
-            for network in self.networks_:
-                known = learned_familiarity(
-                    lambda x, network=network: self._features(network, x),  # type: ignore[misc]
-                    self._training_batches(X, y),
-                    (x for x, _ in batches(aside)),
-                    len(self.classes_),
-                )
-                network.watch(self.feature_layers_, known.to(next(network.parameters()).device))
+            for judge, X, y, (aside, _) in judges:
+                judge._learn_familiarity(X, y, judge._inputs(aside))
         if self.verdict == "combined":
             self.certain_above_ = CERTAIN_ABOVE
-            self.temperature_ = best_temperature(*self._some_logits(aside, labels))
-            verdicts = self.uncertainty(validation[0])
-            errors = wrong(verdicts.mean, labels)
+            logits = [judge._some_logits(judge._inputs(aside), self.encoded(y)) for judge, _, _, (aside, y) in judges]
+            self.temperature_ = best_temperature(*(torch.cat(part) for part in zip(*logits, strict=True)))
+            parts = []
+            for judge, _, _, (aside, _) in judges:
+                judge.temperature_, judge.strangeness_weight_ = self.temperature_, None
+                judge.certain_above_ = CERTAIN_ABOVE
+                parts.append(judge.uncertainty(aside))
+            verdicts = joined(parts)
+            errors = wrong(verdicts.mean, np.concatenate([self.encoded(y) for *_, (_, y) in judges]))
             self.strangeness_weight_, self.certain_above_ = combined_verdict(verdicts, errors)
             self.findings_ += settling_findings(len(errors), int(errors.sum()))
 
-    def _training_batches(self, X: Any, y: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield training data once, labels as numbers."""
-        if y is None:
-            return ((x.to(self._input_type), torch.from_numpy(self.encoded(labels))) for x, labels in X)
-        return batches(self._inputs(X), torch.from_numpy(self.encoded(y)), shuffled=True)
-
-    def _features(self, network: NoisyNetwork, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            return network.features(like_weights(network, x), layers=self.feature_layers_).float().cpu()
-
-    def _some_logits(self, aside: Any, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Return logits (n, draw, class) of as many validation observations as memory should hold, and labels."""
-        few = max(_FEWEST_LOGITS, _LOGITS // (_TEMPERATURE_DRAWS * len(self.classes_)))
-        rows = torch.from_numpy(np.random.default_rng(self.seed_ % 2**32).permutation(len(labels))[:few])
-        draws = slice(0, _TEMPERATURE_DRAWS)
-        with torch.no_grad():
-            parts = [self._passed(aside[some], draws)[0].float().cpu() for some in rows.split(_TEMPERATURE_ROWS)]
-        return torch.cat(parts), torch.from_numpy(labels)[rows]
+    def _alone(self, member: int) -> GPSClassifier:
+        """Return a classifier of one member's network."""
+        alone = copy.copy(self)
+        alone.network_ = self.networks_[member]
+        return alone
 
     @property
     def _temperature(self) -> float:  # type: ignore[override]
@@ -358,12 +363,11 @@ class GPSClassifier(NetworkClassifier):
         """Write the network for runtimes without torch: ``trunk.onnx``, ``head.onnx`` and ``verdict.json``.
 
         The trunk takes inputs (n, ...) to features, the head takes features and noise (draws, q) to logits
-        (n, draws, class): noise is an input, and the trunk runs once. ``verdict.json`` has the classes, q, and what
-        makes a prediction Certain. Both are compared with this network before anything is written.
+        (n, draws, class), of several members as many for each: noise is an input, and the trunk runs once.
+        ``verdict.json`` has the classes, q, and what makes a prediction Certain. Both are compared with this network
+        before anything is written.
         """
         check_is_fitted(self)
-        if self.members > 1:
-            raise GPSError("a file holds one network: export the members one by one, each trained by itself")
         verdict = {
             "classes": self.classes_.tolist(),
             "input_shape": list(self.input_shape_),
@@ -374,19 +378,16 @@ class GPSClassifier(NetworkClassifier):
             "certain_above": np.asarray(self.certain_above_).tolist(),
         }
         shape = tuple(self.input_shape_)
-        return write_onnx(self.networks_[0], shape, verdict, Path(path), force, self._input_type)
+        return write_onnx(self.networks_, shape, verdict, Path(path), force, self._input_type)
 
-    def _split(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
-        """Set a tenth of each class aside."""
-        if y is None:
-            raise GPSError("with a DataLoader, what is settled by data that was set aside needs validation=(X, y)")
-        try:
-            rest, aside, y_rest, y_aside = train_test_split(
-                X, y, test_size=_validation_share(len(y)), stratify=y, random_state=seed % 2**32
-            )
-        except ValueError as error:
-            raise GPSError(f"a tenth of the data cannot be set aside ({error}); pass validation=(X, y)") from error
-        return rest, y_rest, (aside, y_aside)
+    def _parted(self, X: Any, y: Any, seed: int) -> tuple[Any, Any, tuple[Any, Any] | None]:
+        """Return the data to train on, and what is set aside of it, if anything has to be and can be."""
+        chooses = self.spread_weight == "auto"
+        if chooses or (self._settles and y is not None and hasattr(X, "__len__") and len(X) >= _FEWEST):
+            if y is None:
+                raise GPSError('with a DataLoader, spread_weight="auto" needs validation=(X, y)')
+            return set_aside(X, y, _validation_share(len(X)), seed)
+        return X, y, None
 
     def _about(self) -> str:
         patches = "" if self.off_data_patch is None else f" in patches of {self.off_data_patch}"
@@ -394,42 +395,6 @@ class GPSClassifier(NetworkClassifier):
         spread = f"spread weight {self.spread_weight_:g}, off the data {self.off_data_spread:g}{patches}"
         log = ", log" if self.loss == "log" else ""
         return f"{super()._about()}, {spread}{kept}{log}"
-
-    def _made(self, network: nn.Module, example: Tensor) -> nn.Module:
-        noisy = self._noisy(network, example)
-        if self.features == "keep":
-            noisy.keep_features(example, head=self.feature_layers_[0])
-            if noisy is not network:  # noise that was there has its size
-                noisy.match_noise(example)
-        return noisy
-
-    def _noisy(self, network: nn.Module, example: Tensor) -> NoisyNetwork:
-        layer, affine = self.layer, []
-        if not isinstance(network, NoisyNetwork) and (layer == "auto" or self.spread == "distance"):
-            affine = affine_layers(network, example)
-            layer = affine[-2:][0] if layer == "auto" else layer
-        noisy = self._with_noise(network, layer, example)
-        head = affine[0] if affine else noisy.first_layer(example)
-        self.feature_layers_ = self._feature_layers(network, head, layer, example)
-        return noisy
-
-    def _with_noise(self, network: nn.Module, layer: str | Sequence[str] | None, example: Tensor) -> NoisyNetwork:
-        if isinstance(network, NoisyNetwork):
-            network.check(example)
-            return network
-        return noisify(
-            network, affine_layers(network, example)[0] if layer is None else layer, self.ratio, example=example
-        )
-
-    def _feature_layers(self, network: nn.Module, head: str, layer: Any, example: Tensor) -> list[str]:
-        """Return the layers whose inputs say how strange an observation is.
-
-        It is the head's input. Where that is the observation itself, what is learned of it counts as well.
-        """
-        if not isinstance(layer, str) or isinstance(network, NoisyNetwork) or layer == head:
-            return [head]
-        raw = example.is_floating_point() and network.get_submodule(head).in_features == math.prod(example.shape[1:])
-        return [head, layer] if raw else [head]
 
     def _loss(self, recipe: Recipe) -> Loss:
         spread_weight, off_data_spread, logarithmic = self.spread_weight_, self.off_data_spread, self.loss == "log"
@@ -457,39 +422,6 @@ class GPSClassifier(NetworkClassifier):
     def _off_data(self, x: Tensor, count: int) -> Tensor:
         """Return so many inputs unlike those of a batch."""
         return unlike_the_data(x, count, patch_sizes(self.off_data_patch))
-
-    def _logits(self, x: Tensor, draws: slice) -> Tensor:
-        return self._passed(x, draws)[0]
-
-    def _passed(
-        self, x: Tensor, draws: slice, seen: tuple[Seen | None, ...] = ()
-    ) -> tuple[Tensor, tuple[Seen | None, ...]]:
-        networks = self.networks_
-        found: list[Tensor | None] = [None] * (draws.stop - draws.start)
-        known: list[Seen | None] = list(seen) or [None] * len(networks)
-        for member, network in enumerate(networks):  # draw i is one of member i modulo their number
-            own = slice(*(max(0, -(-(end - member) // len(networks))) for end in (draws.start, draws.stop)))
-            if own.stop == own.start:
-                continue
-            weight, before = network.noisy_layers[0].noise_weight, known[member]
-            noise = self._noise(network.noise_dim, own, member)[None].to(weight)
-            if before is None:
-                logits, known[member] = network.judged(like_weights(network, x), noise=noise)
-            else:
-                logits = network.again(before, noise=noise)
-            found[own.start * len(networks) + member - draws.start :: len(networks)] = logits.unbind(1)
-        return torch.stack([each for each in found if each is not None], 1), tuple(known)
-
-    def _noise(self, noise_dim: int, draws: slice, member: int) -> Tensor:
-        """Return the noise of a member's draws with these numbers, (draws, q)."""
-        first, last = draws.start // _BLOCK, -(-draws.stop // _BLOCK)
-        also = (member,) if member else ()
-        blocks = [
-            torch.randn(_BLOCK, noise_dim, generator=random_block(self.seed_, "draws", block, *also))
-            for block in range(first, last)
-        ]
-        start = draws.start - first * _BLOCK
-        return torch.cat(blocks)[start : start + draws.stop - draws.start]
 
 
 def _validation_share(n: int) -> float:

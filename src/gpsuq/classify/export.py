@@ -2,7 +2,9 @@ r"""A classifier for other runtimes: ONNX files of its trunk and of its head, wh
 
 The trunk takes inputs (n, ...) to features, the input of the layer where noise first enters; the head takes features
 and noise (draw, q) to logits (n, draw, class). So draws are not frozen, and the trunk runs once however many there are.
-Where noise is scaled by how strange an observation is, the trunk also gives that, (n,), and the head takes it.
+Where noise is scaled by how strange an observation is, the trunk also gives that, (n,), and the head takes it. Several
+members are side by side in both: the trunk gives the features of all, and the head the logits of every member under all
+draws, one member after the other.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +56,45 @@ class _Head(nn.Module):
         return self.network.again(Seen((self.one,), features, strangeness), noise=noise[None])
 
 
+class _Trunks(nn.Module):
+    """The trunks of several members: features, behind those of each how strange it finds them, and the mean of that."""
+
+    def __init__(self, trunks: Sequence[_Trunk]) -> None:
+        super().__init__()
+        self.trunks = nn.ModuleList(trunks)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        seen = [trunk(x) for trunk in self.trunks]
+        if len(seen[0]) == 1:
+            return (torch.cat([features for (features,) in seen], 1),)
+        known = torch.cat([torch.cat([features, strange[:, None]], 1) for features, strange in seen], 1)
+        return known, torch.stack([strange for _, strange in seen], 1).mean(1)
+
+
+class _Heads(nn.Module):
+    """The heads of several members, which share the noise."""
+
+    def __init__(self, heads: Sequence[_Head]) -> None:
+        super().__init__()
+        self.heads, self.watched = nn.ModuleList(heads), bool(heads[0].network.watched)
+
+    def forward(self, features: Tensor, noise: Tensor) -> Tensor:
+        logits = []
+        for head, part in zip(self.heads, features.chunk(len(self.heads), 1), strict=True):
+            known = (part[:, :-1], noise, part[:, -1]) if self.watched else (part, noise)
+            logits.append(head(*known))
+        return torch.cat(logits, 1)
+
+
 def write_onnx(
-    network: NoisyNetwork,
+    networks: Sequence[NoisyNetwork],
     shape: tuple[int, ...],
     verdict: dict[str, Any],
     path: Path,
     force: bool,
     dtype: torch.dtype = torch.float32,
 ) -> Path:
-    """Write trunk, head and verdict into a directory, after a comparison with the network itself; return the path.
+    """Write trunk, head and verdict into a directory, after a comparison with the networks; return the path.
 
     ``shape`` and ``dtype`` are those of one input, ``verdict`` what the file beside the networks says. ``force``
     replaces what was exported before.
@@ -69,20 +102,24 @@ def write_onnx(
     with needs("onnx", "exporting to ONNX"):
         import onnxruntime  # slow to load
         import onnxscript  # noqa: F401 (torch needs it)
-    network = network._on_trial().float()
-    x, noise = _example(network, shape, dtype, _ROWS, _DRAWS)
-    network.check(x)
-    layer = network.first_layer(x)
-    trunk, head = _Trunk(network, layer), _Head(network, x[:1])
+    members = [network._on_trial().float() for network in networks]
+    x, noise = _example(members[0], shape, dtype, _ROWS, _DRAWS)
+    for network in members:
+        network.check(x)
+    trunks = [_Trunk(network, network.first_layer(x)) for network in members]
+    heads = [_Head(network, x[:1]) for network in members]
+    several = len(members) > 1
+    trunk, head = (_Trunks(trunks), _Heads(heads)) if several else (trunks[0], heads[0])
     with torch.no_grad():
         seen = dict(zip(_SEEN, trunk(x), strict=False))
+        taken = {"features": seen["features"], "noise": noise} | ({} if several else seen)
         exported = {
             TRUNK_FILE: _exported(trunk, {"x": x}, list(seen)),
-            HEAD_FILE: _exported(head, {"features": seen["features"], "noise": noise} | seen, ["logits"]),
+            HEAD_FILE: _exported(head, taken, ["logits"]),
         }
     sessions = tuple(onnxruntime.InferenceSession(exported[name]) for name in (TRUNK_FILE, HEAD_FILE))
     for rows, draws in ((1, 2), (2 * _ROWS, 3 * _DRAWS)):  # other numbers than those it was exported with
-        _compare(network, sessions, *_example(network, shape, dtype, rows, draws))
+        _compare(members, sessions, *_example(members[0], shape, dtype, rows, draws))
     try:
         with replaced(path, force=force) as directory:
             for name, content in exported.items():
@@ -102,13 +139,13 @@ def _example(
     return x, network.draw_noise(1, draws, random_block(0, "export noise"))[0]
 
 
-def _compare(network: NoisyNetwork, sessions: tuple[Any, ...], x: Tensor, noise: Tensor) -> None:
-    """Raise where exported parts say other things than the network."""
+def _compare(networks: Sequence[NoisyNetwork], sessions: tuple[Any, ...], x: Tensor, noise: Tensor) -> None:
+    """Raise where exported parts say other things than the networks."""
     with torch.no_grad():
-        wanted = network(x, noise=noise[None]).numpy()
+        wanted = torch.cat([network(x, noise=noise[None]) for network in networks], 1).numpy()
     trunk, head = sessions
-    seen = dict(zip(_SEEN, trunk.run(None, {"x": x.numpy()}), strict=False))
-    found = head.run(None, seen | {"noise": noise.numpy()})[0]
+    seen = dict(zip(_SEEN, trunk.run(None, {"x": x.numpy()}), strict=False)) | {"noise": noise.numpy()}
+    found = head.run(None, {taken.name: seen[taken.name] for taken in head.get_inputs()})[0]
     off = float(np.abs(found - wanted).max() / max(1.0, np.abs(wanted).max()))
     if not off <= _TOLERANCE:
         raise GPSError(f"the exported network is off by {off:.1e} of its largest logit: nothing was written")

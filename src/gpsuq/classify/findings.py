@@ -22,7 +22,8 @@ _TOO_SURE = 0.2  # by which probabilities may exceed the share that is right, be
 _NO_SPREAD = 1e-3  # of the differences between observations
 _RARE = 0.1  # of the most frequent class
 _FEW_ROWS, _FEW_MISTAKES = 100, 5
-SETTLED_BY_FEW = "few-validation"
+SETTLING = ("few-validation", "unsettled")
+"""Codes of findings that are about what validation data settles."""
 ALARMING = ("softmax", "unscaled", "too-sure")
 """Codes of findings after which no verdict is to be trusted: a fit warns of them."""
 
@@ -91,12 +92,21 @@ def settling_findings(n: int, mistakes: int) -> list[Finding]:
         return []
     return [
         Finding(
-            SETTLED_BY_FEW,
+            SETTLING[0],
             f"the verdict was settled by {n} validation observations, {mistakes} of them mistakes: what is strange and "
             "the threshold are rough, and how much strangeness counts rests on the probabilities being right; pass "
             f"more, fit(..., validation=(X, y)), at least {_FEW_ROWS} with {_FEW_MISTAKES} mistakes",
         )
     ]
+
+
+def unsettled_finding() -> Finding:
+    """Return what to know of a verdict for which there were no validation data."""
+    return Finding(
+        SETTLING[1],
+        "nothing was set aside (of a DataLoader, or of few observations), so that the verdict goes by the spread over "
+        "draws alone and knows no strangers: pass data that the network has not seen, fit(..., validation=(X, y))",
+    )
 
 
 def _softmax(seen: Trained) -> Finding | None:

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
-from sklearn.utils import column_or_1d
+from sklearn.utils import _safe_indexing, column_or_1d
 from torch import Tensor, nn
 
 from gpsuq.core.arrays import check_finite_rows, lost_digits
@@ -57,28 +57,35 @@ def takes_integers(network: nn.Module | Callable[[], nn.Module] | None, few: Ten
 
 
 class Mapped:
-    """Inputs in a file (``numpy.memmap``), checked in parts; those of some rows are a tensor when asked for.
+    """Inputs in a file (``numpy.memmap``), all or the given ones; those of some rows are a tensor when asked for.
 
     >>> import tempfile, numpy as np
     >>> from gpsuq.classify.inputs import Mapped
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/images.npy", np.zeros((100, 1, 8, 8), dtype=np.uint8))
-    ...     images = Mapped(np.load(f"{folder}/images.npy", mmap_mode="r"))
+    ...     images = Mapped(np.load(f"{folder}/images.npy", mmap_mode="r"), rows=np.arange(0, 100, 2))
     >>> len(images), images.shape, images[:5].shape, images[:5].dtype
-    (100, (100, 1, 8, 8), torch.Size([5, 1, 8, 8]), torch.float32)
+    (50, (50, 1, 8, 8), torch.Size([5, 1, 8, 8]), torch.float32)
     """
 
-    def __init__(self, array: NDArray[Any], dtype: type[np.generic] = np.float32) -> None:
-        self.array, self.shape, self.dtype = array, array.shape, dtype
-        for start in range(0, len(array), _PART) if array.dtype.kind == "f" else ():
-            check_finite_rows("X", self[start : start + _PART].numpy(), start)
+    def __init__(
+        self, array: NDArray[Any], dtype: type[np.generic] = np.float32, rows: NDArray[np.intp] | None = None
+    ) -> None:
+        self.array, self.dtype, self.rows = array, dtype, rows
+        self.shape = (len(array) if rows is None else len(rows), *array.shape[1:])
+        self.ndim = array.ndim
 
     def __len__(self) -> int:
-        return len(self.array)
+        return int(self.shape[0])
 
     def __getitem__(self, rows: slice | Tensor) -> Tensor:
         index = rows if isinstance(rows, slice) else rows.numpy()
-        return torch.from_numpy(np.array(self.array[index], dtype=self.dtype))
+        return torch.from_numpy(np.array(self.array[index if self.rows is None else self.rows[index]], self.dtype))
+
+    def check(self) -> None:
+        """Raise where a number is not finite; the file is read in parts."""
+        for start in range(0, len(self), _PART) if self.array.dtype.kind == "f" else ():
+            check_finite_rows("X", self[start : start + _PART].numpy(), start)
 
 
 def is_loader(X: Any) -> bool:
@@ -125,3 +132,33 @@ def parted(y: pd.Series, share: float, seed: int) -> tuple[pd.Index, pd.Index]:
         )
     kept, aside = train_test_split(y.index, test_size=share, stratify=y, random_state=seed % 2**32)
     return pd.Index(kept).sort_values(), pd.Index(aside).sort_values()
+
+
+def set_aside(
+    X: Any, y: Any, share: float, seed: int, part: int = 0, n_parts: int = 1
+) -> tuple[Any, Any, tuple[Any, Any]]:
+    """Return the observations and labels that are kept, and a share that is set aside, alike in their classes.
+
+    Different parts, of at most 1 / share, set different observations aside. A class of which all would be set aside is
+    kept; a file (``numpy.memmap``) is not copied.
+
+    >>> import numpy as np
+    >>> X, y, (aside, labels) = set_aside(np.zeros((100, 2)), np.repeat(["a", "b"], [80, 20]), 0.1, seed=0)
+    >>> X.shape, aside.shape, labels
+    ((90, 2), (10, 2), array(['a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'b', 'b'], dtype='<U1'))
+    """
+    labels = labels_of(y, len(X))
+    random = np.random.default_rng(seed % 2**32)
+    order = random.permutation(len(labels))
+    classes = np.unique(labels, return_inverse=True)[1]
+    order = order[np.argsort(classes[order], kind="stable")]
+    first = (part + random.random()) / n_parts
+    chosen = order[((np.arange(int(share * len(order))) + first) / share).astype(np.intp)]
+    lost = np.bincount(classes[chosen], minlength=classes.max() + 1) == np.bincount(classes)
+    chosen = chosen[~lost[classes[chosen]]]
+    kept = np.setdiff1d(np.arange(len(labels)), chosen)
+
+    def of(rows: NDArray[np.intp]) -> Any:
+        return Mapped(X, rows=rows) if isinstance(X, np.memmap) and X.ndim > 2 else _safe_indexing(X, rows)
+
+    return of(kept), labels[kept], (of(chosen), labels[chosen])

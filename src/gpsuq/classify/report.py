@@ -57,7 +57,7 @@ CLASSIFIER_PARTS = ("n", "target", "uncertain", "by_class", "quality", "gallery"
 LATER_PARTS = ("threshold",)
 NEEDS_ROWS = True
 IN_PYTHON = "classifier_page(gpsuq.load(path, network=...), X, y)"
-_RANKINGS = {"uqc_shortfall": "verdict (1 - max t_h)", "error_probability": "mean probability"}
+_RANKINGS = {"uqc_shortfall": "verdict", "error_probability": "mean probability"}
 _COVERAGES = np.round(np.linspace(0.5, 1.0, 101), 3)
 _MOST_CLASSES = 40  # shown of one observation, and in tables
 _MANY_UNCERTAIN = 0.2

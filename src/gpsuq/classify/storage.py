@@ -29,6 +29,8 @@ CLASSIFIERS: dict[str, type[NetworkClassifier]] = {
 }
 _FITTED = ("uqc_level_", "certain_above_", "seed_", "losses_", "n_features_in_")
 _SETTLED = ("temperature_", "strangeness_weight_", "feature_layers_")
+_PLAIN_VERDICT = {"layer": None, "loss": "score", "spread": "even", "verdict": "quantile"}
+"""What models of 0.1 were trained with, which had no other."""
 _PREFIX = "network/"
 
 Network = nn.Module | Callable[[], nn.Module]
@@ -43,7 +45,7 @@ def describe(model: NetworkClassifier | NoisyNetwork) -> tuple[dict[str, Any], d
 
 def check(config: dict[str, Any], shapes: Shapes) -> None:
     """Raise where the config says what cannot be, or other sizes than the tensors have."""
-    n_members = count({"members": 1} | config.get("params", {}), "members", least=1, most=len(shapes))
+    n_members = count({"n_networks": _n_networks(config)}, "n_networks", least=1, most=len(shapes))
     for prefix in [f"{member}." for member in range(n_members)] if n_members > 1 else [""]:
         for layer, noise_dim in zip(config.get("layers", ()), config.get("noise_dims", ()), strict=True):
             if shapes[f"{_PREFIX}{prefix}module.{layer}.noise_weight"][1] != noise_dim:
@@ -121,6 +123,7 @@ def _described(estimator: NetworkClassifier) -> dict[str, Any]:
     if isinstance(estimator, GPSClassifier):
         path = estimator.spread_path_
         config |= _described_noise(estimator.networks_[0]) | {
+            "n_networks": len(estimator.networks_),
             "spread_weight": estimator.spread_weight_,
             "settled": {name: getattr(estimator, name) for name in _SETTLED},
             "spread_path": None if path is None else path.reset_index().to_dict("list"),
@@ -131,6 +134,8 @@ def _described(estimator: NetworkClassifier) -> dict[str, Any]:
 def _restored(config: dict[str, Any], tensors: dict[str, Tensor], network: Network | None) -> NetworkClassifier:
     recipe = config["params"]["recipe"]
     params = config["params"] | {"recipe": None if recipe is None else Recipe(**recipe)}
+    if config["type"] == GPSClassifier.__name__:
+        params = _PLAIN_VERDICT | params
     estimator = CLASSIFIERS[config["type"]](**params)
     check_parameters(estimator)
     estimator.network = network if config["own_network"] else None
@@ -166,8 +171,14 @@ def _built(estimator: NetworkClassifier, config: dict[str, Any]) -> nn.Module:
         return nn.ModuleList(estimator._initial(example) for _ in range(estimator.n_members))
     if not isinstance(estimator, GPSClassifier):
         return estimator._made(estimator._initial(example), example)
-    networks = [_noisy(estimator._initial(example), config) for _ in range(estimator.members)]
-    return networks[0] if estimator.members == 1 else nn.ModuleList(networks)
+    networks = [_noisy(estimator._initial(example), config) for _ in range(_n_networks(config))]
+    return networks[0] if len(networks) == 1 else nn.ModuleList(networks)
+
+
+def _n_networks(config: dict[str, Any]) -> int:
+    """Return how many networks a GPS classifier has; models of before had as many as members were asked for."""
+    n_networks: int = config.get("n_networks", config.get("params", {}).get("members", 1))
+    return n_networks
 
 
 def _noisy(module: nn.Module, config: dict[str, Any]) -> NoisyNetwork:

@@ -56,7 +56,7 @@ class Familiarity(nn.Module):
 
     center: Tensor  # (p,)
     within: Tensor  # (p, d), to coordinates in which a class has unit variance
-    total: Tensor  # (p, d), the same of all observations
+    total: Tensor  # (d, d), from there to those in which all observations have it
     means: Tensor  # (class, d), in the coordinates of a class
     knots: Tensor  # (2, k), of the distances near and far
     slopes: Tensor  # (2, k), by how much the slope of -log p grows there, up to the last
@@ -68,7 +68,7 @@ class Familiarity(nn.Module):
         width = min(n_features, MOST_FEATURES)
         self.register_buffer("center", torch.zeros(n_features))
         self.register_buffer("within", torch.zeros(n_features, width))
-        self.register_buffer("total", torch.zeros(n_features, width))
+        self.register_buffer("total", torch.zeros(width, width))
         self.register_buffer("means", torch.zeros(n_classes, width))
         self.register_buffer("knots", torch.zeros(2, len(_TAILS) + 1))
         self.register_buffer("slopes", torch.zeros(2, len(_TAILS) + 1))
@@ -77,8 +77,8 @@ class Familiarity(nn.Module):
 
     def distances(self, features: Tensor) -> Tensor:
         """Return the distances near and far, (n, 2)."""
-        away = features - self.center
-        inside, outside = away @ self.within, away @ self.total
+        inside = (features - self.center) @ self.within
+        outside = inside @ self.total
         to_means = self.means.square().sum(1) - 2.0 * inside @ self.means.T
         far = inside.square().sum(1) + to_means.amin(1)
         return torch.stack([far - outside.square().sum(1), far], 1)
@@ -176,7 +176,7 @@ class FeatureSums:
         inside, outside = _whitening(within), _whitening(total)
         known.center.copy_(self.center + self.scale * (self.project @ mean))
         known.within.copy_(self.project @ inside / self.scale[:, None])
-        known.total.copy_(self.project @ outside / self.scale[:, None])
+        known.total.copy_(torch.linalg.solve(inside, outside))
         known.means.copy_((means[seen] - mean) @ inside)
         return known
 
