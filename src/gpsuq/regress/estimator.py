@@ -244,7 +244,7 @@ class GPSRegressor(Predictive, InNotebooks, RegressorMixin, BaseEstimator):  # t
                 family,
                 self._kinds(fitted),
                 settings,
-                forest=self.network is None and not self._several and family.name in NORMAL_NAMES,
+                closed=self.network is None and not self._several and family.name in NORMAL_NAMES,
             )
         fit.rows = numbers[~apart][fit.rows]
         fit.findings.extend(identifiers(frame))
