@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from torch import Tensor
 
-from gpsuq.core.calibration import fit_calibration
+from gpsuq.core.calibration import Calibration, fit_calibration
 from gpsuq.core.seeds import derive_seed
 from gpsuq.regress.affine import Affine
 from gpsuq.regress.families import NORMAL_NAMES, Array, Outcome, Parameters
@@ -21,6 +21,7 @@ _FEWEST_FOR_SCALE = 200  # rows that tell whether the calibration changes with x
 _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7)  # of the spread of a chain's trees, that may be the scale of a draw
 _SCALE_ROWS = 1000  # that choose among them
 _LARGEST_SCORE = 3.0  # one row must not decide
+_OWN_ROWS = 10.0  # that the width of the predictive as it was made counts like
 _LEAST_LEFT = 0.7  # of normal scores: averaging more chains is not trusted to gain more
 
 
@@ -61,7 +62,7 @@ def weigh(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None:
             exact = set(own) == {"loc", "scale"} and fit.family.name in NORMAL_NAMES
             locs.append(own["loc"] if exact else outcome.sample(own, fit.seed))
             scales.append(own["scale"] if exact else np.zeros_like(locs[-1]))
-        weights += stacking_weights(y[rows, output], locs, scales, fit.seed) / fit.n_outputs
+        weights += stacking_weights(y[rows, output], locs, scales) / fit.n_outputs
     fit.members = [replace(member, weight=float(w)) for member, w in zip(fit.members, weights, strict=True)]
 
 
@@ -78,9 +79,8 @@ def calibrate(fit: RegressionFit, y: Array, left_out: Sequence[LeftOut]) -> None
         mean, variance = moments(outcome.mean(whole), outcome.variance(whole), weight)
         factor = _ensemble_factor(scores, _alone(y[rows, output], own, shares, outcome), fit.members[0].drawn.n_chains)
         known = np.column_stack([mean, 0.5 * np.log(variance)])
-        varies = len(rows) >= _FEWEST_FOR_SCALE
-        fit.calibrations.append(fit_calibration(known, factor * scores, varies=varies, seed=fit.seed))
-        ranks.append(_cross_calibrated(known, factor * scores, varies, fit.seed))
+        fit.calibrations.append(_calibration(known, factor * scores, fit.seed))
+        ranks.append(_cross_calibrated(known, factor * scores, fit.seed))
     fit.ranks = np.stack(ranks, axis=1)
 
 
@@ -100,18 +100,37 @@ def _ensemble_factor(together: Array, alone: Array, n_chains: int) -> float:
 
     ``alone`` (row, judge) are those of each judge.
     """
-    one, two = (float(np.sqrt(np.minimum(np.square(z), _LARGEST_SCORE**2).mean())) for z in (alone, together))
+    one, two = _size(alone.ravel()), _size(together)
     gain = (one - two) * (1.0 / JUDGES - 1.0 / n_chains) / (1.0 - 1.0 / JUDGES)
     return float(np.clip(1.0 - gain / max(two, np.finfo(float).tiny), _LEAST_LEFT, 1.0))
 
 
-def _cross_calibrated(known: Array, scores: Array, varies: bool, seed: int) -> Array:
+def _size(scores: Array, own: float = 0.0) -> float:
+    """Return the root mean square of normal scores, in which ``own`` rows more are of size 1."""
+    squares = np.minimum(np.square(scores), _LARGEST_SCORE**2)
+    return float(np.sqrt((squares.sum() + own) / (len(scores) + own)))
+
+
+def _calibration(known: Array, scores: Array, seed: int) -> Calibration:
+    """Fit the calibration of scores (row,): their size, and a shape that few rows leave to Student's t.
+
+    No score counts as farther than twice the farthest that is expected of as many Normal ones: of few rows, the
+    farthest are the ends of 90% intervals.
+    """
+    size, n = _size(scores, _OWN_ROWS), len(scores)
+    farthest = 2.0 * ndtri(n / (n + 1.0))
+    varies = n >= _FEWEST_FOR_SCALE
+    shape = np.clip(scores / size, -farthest, farthest)
+    found = fit_calibration(known, shape, varies=varies, freedom=n + _OWN_ROWS, seed=seed)
+    return replace(found, values=size * found.values)
+
+
+def _cross_calibrated(known: Array, scores: Array, seed: int) -> Array:
     """Return ranks of scores calibrated by the other half of the rows: what a report may show."""
     half = np.random.default_rng(derive_seed(seed, "halves")).permutation(len(scores)) % 2 == 0
     ranks = np.empty(len(scores))
     for part in (half, ~half):
-        other = fit_calibration(known[~part], scores[~part], varies=varies, seed=seed)
-        ranks[part] = other.calibrated(scores[part], known[part])
+        ranks[part] = _calibration(known[~part], scores[~part], seed).calibrated(scores[part], known[part])
     return ranks
 
 
