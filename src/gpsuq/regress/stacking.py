@@ -4,7 +4,10 @@ The CRPS of a mixture of predictives is quadratic in its weights w:
 
 .. math:: \sum_f w_f a_f - \tfrac12 \sum_{fg} w_f w_g b_{fg}, \qquad a_f = E|Y_f - y|, \quad b_{fg} = E|Y_f - Y_g'| ,
 
-with both means over held-out rows, so that all weights are tried at once.
+for every held-out row, so that all weights are tried at once. Weights whose sum of scores exceeds that of the best by t
+standard errors (over rows, of the differences) are believed by :math:`\exp(-t^2 / 2)`, and their mean is taken. Where
+rows cannot tell predictives apart it is near equal weights, which lose little whichever is right; a kind of less than a
+twentieth has none.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ Array = NDArray[np.floating]
 
 _ROWS = 256
 _GRID = 20
-_EQUAL = 30  # rows that equal weights count like: few rows hardly tell predictives apart, and a mixture of all is safe
+_ROUNDING = 1e-9  # of scores: what differs by less is the same
 _ROOT_TWO_OVER_PI = 0.7978845608028654
 _ROOT_HALF = 0.7071067811865476
 
@@ -50,16 +53,12 @@ def mixture_crps(y: Array, loc: Array, scale: Array, weight: Array) -> Array:
 
 
 def stacking_weights(y: Array, locs: Sequence[Array], scales: Sequence[Array]) -> Array:
-    """Return the weights of predictives whose mixture has the lowest CRPS at y (row,); few rows leave them near equal.
+    """Return the mean of all weights of predictives that y (row,) cannot tell from the best ones.
 
-    Each predictive is a mixture of Normals, locations and scales (row, component); a scale of 0 is a point. The lowest
-    is looked for in steps of a twentieth, and its mean with equal weights taken, which count like 30 rows; what is then
-    below a step is none.
+    Each predictive is a mixture of Normals, locations and scales (row, component); a scale of 0 is a point.
     """
     kinds = len(locs)
-    if kinds == 1:
-        return np.ones(1)
-    fit, pair = np.zeros(kinds), np.zeros((kinds, kinds))
+    fit, pair = np.zeros((len(y), kinds)), np.zeros((len(y), kinds, kinds))
     for start in range(0, len(y), _ROWS):
         at = slice(start, start + _ROWS)
         target = torch.from_numpy(y[at])[:, None]
@@ -67,14 +66,18 @@ def stacking_weights(y: Array, locs: Sequence[Array], scales: Sequence[Array]) -
             (torch.from_numpy(loc[at]), torch.from_numpy(scale[at])) for loc, scale in zip(locs, scales, strict=True)
         ]
         for f, (a, s) in enumerate(parts):
-            fit[f] += float(absolute_mean(a - target, s).mean(1).sum())
+            fit[at, f] = absolute_mean(a - target, s).mean(1).numpy()
             for g, (b, t) in enumerate(parts[: f + 1]):
                 both = (s[:, :, None].square() + t[:, None].square()).sqrt()
-                value = float(absolute_mean(a[:, :, None] - b[:, None], both).mean((1, 2)).sum())
-                pair[f, g] = pair[g, f] = pair[f, g] + value
+                pair[at, f, g] = absolute_mean(a[:, :, None] - b[:, None], both).mean((1, 2)).numpy()
+                pair[at, g, f] = pair[at, f, g]
     grid = _simplex(kinds)
-    scores = grid @ fit - 0.5 * np.einsum("if,fg,ig->i", grid, pair, grid)
-    mean = (len(y) * grid[scores.argmin()] + _EQUAL / kinds) / (len(y) + _EQUAL)
+    products = (grid[:, :, None] * grid[:, None]).reshape(len(grid), -1)
+    excess = fit @ grid.T - 0.5 * pair.reshape(len(y), -1) @ products.T
+    excess -= excess[:, [excess.sum(0).argmin()]]
+    error = np.maximum(np.sqrt(np.square(excess).sum(0)), _ROUNDING * max(float(np.abs(fit).sum()), 1.0))
+    believed = np.exp(-0.5 * np.square(excess.sum(0) / error))
+    mean = believed @ grid / believed.sum()
     kept = np.where(mean < 1.0 / _GRID, 0.0, mean)
     return np.asarray(kept / kept.sum())
 
