@@ -17,7 +17,7 @@ from gpsuq.regress.forest import Forest
 from gpsuq.regress.members import DRAWS, JUDGES, LeftOut, Network, RegressionFit, moments, output_of
 from gpsuq.regress.stacking import mixture_crps, stacking_weights
 
-_FEWEST_FOR_SCALE = 200  # rows that tell whether the calibration changes with x
+_FEWEST_FOR_RANKS = 200  # rows that tell quantiles by themselves, and whether the calibration changes with x
 _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7)  # of the spread of a chain's trees, that may be the scale of a draw
 _SCALE_ROWS = 1000  # that choose among them
 _LARGEST_SCORE = 3.0  # one row must not decide
@@ -112,16 +112,18 @@ def _size(scores: Array, own: float = 0.0) -> float:
 
 
 def _calibration(known: Array, scores: Array, seed: int) -> Calibration:
-    """Fit the calibration of scores (row,): their size, and a shape that few rows leave to Student's t.
+    """Fit the calibration of scores (row,): from 200 rows on by their ranks, with a scale that may change with x.
 
-    No score counts as farther than twice the farthest that is expected of as many Normal ones: of few rows, the
-    farthest are the ends of 90% intervals.
+    Fewer hardly tell a quantile: their size is taken, with 10 rows of size 1 beside them, and a shape between that of
+    their ranks and Student's t. No score then counts as farther than twice the farthest that is expected of as many
+    Normal ones: the farthest of few are the ends of 90% intervals.
     """
-    size, n = _size(scores, _OWN_ROWS), len(scores)
-    farthest = 2.0 * ndtri(n / (n + 1.0))
-    varies = n >= _FEWEST_FOR_SCALE
+    n = len(scores)
+    if n >= _FEWEST_FOR_RANKS:
+        return fit_calibration(known, scores, seed=seed)
+    size, farthest = _size(scores, _OWN_ROWS), 2.0 * ndtri(n / (n + 1.0))
     shape = np.clip(scores / size, -farthest, farthest)
-    found = fit_calibration(known, shape, varies=varies, freedom=n + _OWN_ROWS, seed=seed)
+    found = fit_calibration(known, shape, varies=False, freedom=n + _OWN_ROWS)
     return replace(found, values=size * found.values)
 
 

@@ -58,6 +58,8 @@ def stacking_weights(y: Array, locs: Sequence[Array], scales: Sequence[Array]) -
     Each predictive is a mixture of Normals, locations and scales (row, component); a scale of 0 is a point.
     """
     kinds = len(locs)
+    if kinds == 1:
+        return np.ones(1)
     fit, pair = np.zeros((len(y), kinds)), np.zeros((len(y), kinds, kinds))
     for start in range(0, len(y), _ROWS):
         at = slice(start, start + _ROWS)
