@@ -53,9 +53,10 @@ class GPSRegressor(Predictive, InNotebooks, RegressorMixin, BaseEstimator):  # t
     r"""Regression whose predictive at x is a mixture f(y given theta) over theta = G(x, Z), Z ~ N(0, I).
 
     By default outcomes are Normal and the generator draws their location and scale at x, so that the predictive is a
-    mixture of Normals: as many modes, as skewed and as wide as the data are there. Generators of three kinds, smooth
-    perceptrons, ones that see columns cut into pieces, and forests whose draws are trees, are made in chains that each
-    leave out rows. These stop training, weigh the kinds, and calibrate the predictive. One default serves all tables.
+    mixture of Normals: as many modes, as skewed and as wide as the data are there. Generators of four kinds, smooth
+    perceptrons, ones that see columns cut into pieces, planes, and forests whose draws are trees, are made in chains
+    that each leave out rows. These stop training, weigh the kinds, and calibrate the predictive. One default serves all
+    tables.
 
     Parameters
     ----------

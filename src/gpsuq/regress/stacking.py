@@ -4,10 +4,10 @@ The CRPS of a mixture of predictives is quadratic in its weights w:
 
 .. math:: \sum_f w_f a_f - \tfrac12 \sum_{fg} w_f w_g b_{fg}, \qquad a_f = E|Y_f - y|, \quad b_{fg} = E|Y_f - Y_g'| ,
 
-for every held-out row, so that all weights are tried at once. Weights whose sum of scores exceeds that of the best by t
-standard errors (over rows, of the differences) are believed by :math:`\exp(-t^2 / 2)`, and their mean is taken. Where
-rows cannot tell predictives apart it is near equal weights, which lose little whichever is right; a kind of less than a
-twentieth has none.
+for every held-out row, so that all weights in steps of a twentieth are tried at once. Few rows hardly tell predictives
+apart, and a mixture of all is safe: the best weights are drawn towards equal ones, which count like 30 rows, but only
+as far as the sum of scores rises by no more than its standard error (over rows, of the differences). A kind of less
+than a twentieth has none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ Array = NDArray[np.floating]
 
 _ROWS = 256
 _GRID = 20
+_EQUAL = 30  # rows that equal weights count like
 _ROUNDING = 1e-9  # of scores: what differs by less is the same
 _ROOT_TWO_OVER_PI = 0.7978845608028654
 _ROOT_HALF = 0.7071067811865476
@@ -53,7 +54,7 @@ def mixture_crps(y: Array, loc: Array, scale: Array, weight: Array) -> Array:
 
 
 def stacking_weights(y: Array, locs: Sequence[Array], scales: Sequence[Array]) -> Array:
-    """Return the mean of all weights of predictives that y (row,) cannot tell from the best ones.
+    """Return the weights of predictives whose mixture has the lowest CRPS at y (row,); of few rows, more equal ones.
 
     Each predictive is a mixture of Normals, locations and scales (row, component); a scale of 0 is a point.
     """
@@ -74,14 +75,21 @@ def stacking_weights(y: Array, locs: Sequence[Array], scales: Sequence[Array]) -
                 pair[at, f, g] = absolute_mean(a[:, :, None] - b[:, None], both).mean((1, 2)).numpy()
                 pair[at, g, f] = pair[at, f, g]
     grid = _simplex(kinds)
-    products = (grid[:, :, None] * grid[:, None]).reshape(len(grid), -1)
-    excess = fit @ grid.T - 0.5 * pair.reshape(len(y), -1) @ products.T
-    excess -= excess[:, [excess.sum(0).argmin()]]
-    error = np.maximum(np.sqrt(np.square(excess).sum(0)), _ROUNDING * max(float(np.abs(fit).sum()), 1.0))
-    believed = np.exp(-0.5 * np.square(excess.sum(0) / error))
-    mean = believed @ grid / believed.sum()
-    kept = np.where(mean < 1.0 / _GRID, 0.0, mean)
+    best = grid[_mixed(fit, pair, grid).sum(0).argmin()]
+    towards = np.linspace(0.0, _EQUAL / (len(y) + _EQUAL), _GRID + 1)[:, None]
+    nearer = (1.0 - towards) * best + towards / kinds
+    scores = _mixed(fit, pair, nearer)
+    excess = scores - scores[:, :1]
+    error = np.sqrt(np.square(excess).sum(0)) + _ROUNDING * np.abs(fit).sum()
+    weights = nearer[np.flatnonzero(excess.sum(0) <= error)[-1]]
+    kept = np.where(weights < 1.0 / _GRID, 0.0, weights)
     return np.asarray(kept / kept.sum())
+
+
+def _mixed(fit: Array, pair: Array, weights: Array) -> Array:
+    """Return the CRPS of mixtures of several weights (set, kind), (row, set)."""
+    products = (weights[:, :, None] * weights[:, None]).reshape(len(weights), -1)
+    return np.asarray(fit @ weights.T - 0.5 * pair.reshape(len(fit), -1) @ products.T)
 
 
 def _simplex(kinds: int) -> Array:
