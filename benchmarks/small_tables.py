@@ -193,7 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--tables", default=",".join(TABLES), help="names with commas between them")
-    parser.add_argument("--seeds", type=int, default=3, help="random parts of every table")
+    parser.add_argument("--seeds", type=int, default=2, help="random parts of every table")
     parser.add_argument("--methods", default=",".join(METHODS), help="with commas between them")
     parser.add_argument("--summarise", action="store_true", help="write small_tables.md from all lines")
     arguments = parser.parse_args()
