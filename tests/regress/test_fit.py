@@ -62,13 +62,16 @@ def test_scales_start_narrow_and_locations_where_they_are():
     assert raw.tolist() == pytest.approx([0.0, 0.0, math.log(0.22), math.log(0.22)])
 
 
-def test_one_wild_row_of_few_does_not_make_all_intervals_wide():
+def test_one_wild_row_of_few_counts_no_farther_than_so_many_can_be():
     rng = np.random.default_rng(0)
     scores, known = rng.normal(size=16), rng.normal(size=(16, 2))
-    calm = judging._calibration(known, scores, 0).predictive_scores(np.array([0.05, 0.95]), known)
-    wild = judging._calibration(known, np.append(scores[:-1], 8.0), 0).predictive_scores(np.array([0.05, 0.95]), known)
-    assert ((calm[:, 1] > 1.3) & (calm[:, 1] < 2.2)).all()
-    assert (wild[:, 1] < 4.0).all()
+    ends = [
+        judging._calibration(known, np.append(scores[:-1], last), 0).predictive_scores(np.array([0.05, 0.95]), known)
+        for last in (scores[-1], 6.0, 8.0)
+    ]
+    assert ((ends[0][:, 1] > 1.3) & (ends[0][:, 1] < 2.2)).all()
+    np.testing.assert_array_equal(ends[1], ends[2])
+    assert (ends[2][:, 1] < 2.5).all()
 
 
 @pytest.mark.parametrize("size", [0.5, 2.0])

@@ -77,7 +77,7 @@ def fit_affine(x: Array, y: Array, weight: Array | None, left_out: Sequence[NDAr
     for out in left_out:
         gone = whole[out]
         parts.append(_plane(products - (gone.T * weight[out]) @ gone, n_draws))
-    return Affine(*(np.stack(values) for values in zip(*parts, strict=True)))  # type: ignore[arg-type]
+    return Affine(*(np.stack(values) for values in zip(*parts, strict=True)))
 
 
 def _bounded(x: Array) -> Array:

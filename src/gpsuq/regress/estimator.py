@@ -29,12 +29,8 @@ from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, warn
 from gpsuq.regress.columns import Columns, as_frame
 from gpsuq.regress.families import FAMILIES, NORMAL_NAMES, Array, make_family
-from gpsuq.regress.fit import (
-    Kind,
-    RegressionFit,
-    RegressionSettings,
-    fit_regression,
-)
+from gpsuq.regress.fit import Kind, RegressionSettings, fit_regression
+from gpsuq.regress.members import RegressionFit
 from gpsuq.regress.network import Tabular
 from gpsuq.regress.predictive import Predictive, outcomes_of
 from gpsuq.reports.compact import InNotebooks, compact
