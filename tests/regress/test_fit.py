@@ -10,6 +10,7 @@ from gpsuq import GPSRegressor
 from gpsuq.core import mixtures
 from gpsuq.core.parameters import DataScale, ParameterMap
 from gpsuq.regress import fit as module
+from gpsuq.regress import judging
 from gpsuq.regress.families import make_family
 
 
@@ -46,7 +47,7 @@ def test_scores_of_all_chains_are_foreseen_by_two(between, n_chains):
     y, loc = rng.normal(size=20_000), np.sqrt(between) * rng.normal(size=(20_000, n_chains))
     one, two, everyone = (mixtures.normal_scores(y, loc[:, :c], np.ones(c)) for c in (1, 2, n_chains))
     other = mixtures.normal_scores(y, loc[:, 1:2], np.ones(1))
-    factor = module._ensemble_factor(two, np.stack([one, other], axis=1), n_chains)
+    factor = judging._ensemble_factor(two, np.stack([one, other], axis=1), n_chains)
     assert factor == pytest.approx(everyone.std() / two.std(), abs=0.015)
     assert (factor < 0.99) == (between > 0.0)
 
@@ -59,3 +60,23 @@ def test_scales_start_narrow_and_locations_where_they_are():
     assert started["loc"].tolist() == [0.0, 0.0]
     assert started["scale"].tolist() == pytest.approx([0.22, 0.22])
     assert raw.tolist() == pytest.approx([0.0, 0.0, math.log(0.22), math.log(0.22)])
+
+
+def test_one_wild_row_of_few_counts_no_farther_than_so_many_can_be():
+    rng = np.random.default_rng(0)
+    scores, known = rng.normal(size=16), rng.normal(size=(16, 2))
+    ends = [
+        judging._calibration(known, np.append(scores[:-1], last), 0).predictive_scores(np.array([0.05, 0.95]), known)
+        for last in (scores[-1], 6.0, 8.0)
+    ]
+    assert ((ends[0][:, 1] > 1.3) & (ends[0][:, 1] < 2.2)).all()
+    np.testing.assert_array_equal(ends[1], ends[2])
+    assert (ends[2][:, 1] < 2.5).all()
+
+
+@pytest.mark.parametrize("size", [0.5, 2.0])
+def test_many_rows_say_how_wide_the_predictive_should_be(size):
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(4000, 2))
+    calibration = judging._calibration(known, size * rng.normal(size=4000), 0)
+    assert calibration.predictive_scores(np.array([0.95]), known).mean() == pytest.approx(1.645 * size, rel=0.05)

@@ -28,7 +28,7 @@ def made(n, seed=0):
     )
     X.loc[::9, "dose"] = np.nan
     X.loc[::11, "site"] = None
-    y = 3.0 * X["dose"].fillna(0.0) + (X["site"] == "south") + rng.normal(size=n)
+    y = 3.0 * np.sign(X["dose"].fillna(0.0)) + (X["site"] == "south") + rng.normal(size=n)  # trees are best
     return X, y.rename("response")
 
 

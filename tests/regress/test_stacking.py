@@ -40,3 +40,18 @@ def test_weights_go_to_what_is_right():
     assert weights.sum() == pytest.approx(1.0)
     assert weights[2] == 0.0
     assert weights[0] == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("loc", "repeats", "least", "most"), [(0.3, 1, 0.1, 0.5), (0.3, 200, 0.0, 0.0), (9.0, 1, 0.0, 0.1)]
+)
+def test_few_rows_leave_weights_near_equal_unless_they_are_clear(loc, repeats, least, most):
+    y = np.tile(np.linspace(-1.5, 1.3, 10), repeats)
+    locs = [np.full((len(y), 4), 0.0), np.full((len(y), 4), loc)]
+    weights = stacking_weights(y, locs, [np.ones((len(y), 4))] * 2)
+    assert weights.sum() == pytest.approx(1.0)
+    assert least <= weights[1] <= most
+
+
+def test_one_predictive_has_all_weight():
+    assert stacking_weights(np.zeros(5), [np.zeros((5, 2))], [np.ones((5, 2))]).tolist() == [1.0]

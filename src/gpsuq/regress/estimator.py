@@ -29,12 +29,8 @@ from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.errors import GPSError, warn
 from gpsuq.regress.columns import Columns, as_frame
 from gpsuq.regress.families import FAMILIES, NORMAL_NAMES, Array, make_family
-from gpsuq.regress.fit import (
-    Kind,
-    RegressionFit,
-    RegressionSettings,
-    fit_regression,
-)
+from gpsuq.regress.fit import Kind, RegressionSettings, fit_regression
+from gpsuq.regress.members import RegressionFit
 from gpsuq.regress.network import Tabular
 from gpsuq.regress.predictive import Predictive, outcomes_of
 from gpsuq.reports.compact import InNotebooks, compact
@@ -53,9 +49,10 @@ class GPSRegressor(Predictive, InNotebooks, RegressorMixin, BaseEstimator):  # t
     r"""Regression whose predictive at x is a mixture f(y given theta) over theta = G(x, Z), Z ~ N(0, I).
 
     By default outcomes are Normal and the generator draws their location and scale at x, so that the predictive is a
-    mixture of Normals: as many modes, as skewed and as wide as the data are there. Generators of three kinds, smooth
-    perceptrons, ones that see columns cut into pieces, and forests whose draws are trees, are made in chains that each
-    leave out rows. These stop training, weigh the kinds, and calibrate the predictive. One default serves all tables.
+    mixture of Normals: as many modes, as skewed and as wide as the data are there. Generators of four kinds, smooth
+    perceptrons, ones that see columns cut into pieces, planes, and forests whose draws are trees, are made in chains
+    that each leave out rows. These stop training, weigh the kinds, and calibrate the predictive. One default serves all
+    tables.
 
     Parameters
     ----------
@@ -244,7 +241,7 @@ class GPSRegressor(Predictive, InNotebooks, RegressorMixin, BaseEstimator):  # t
                 family,
                 self._kinds(fitted),
                 settings,
-                forest=self.network is None and not self._several and family.name in NORMAL_NAMES,
+                closed=self.network is None and not self._several and family.name in NORMAL_NAMES,
             )
         fit.rows = numbers[~apart][fit.rows]
         fit.findings.extend(identifiers(frame))

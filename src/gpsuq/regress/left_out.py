@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpsuq.errors import GPSError
-from gpsuq.regress.fit import RegressionFit
+from gpsuq.regress.members import RegressionFit
 
 Array = NDArray[np.floating]
 

@@ -22,7 +22,7 @@ from gpsuq.core.generators import ACTIVATIONS, ChainBody, ChainLinear, Generator
 from gpsuq.core.parameters import DataScale
 from gpsuq.core.seeds import random_block
 
-_FARTHEST = 5.0  # standard deviations: a column beyond what was seen must not run away with the prediction
+FARTHEST = 5.0  # standard deviations: a column beyond what was seen must not run away with the prediction
 _BEYOND = 1.0  # widths of a bin by which its first and last piece go on
 _NOISE = 2.0  # times as large as other weights at the start, so that draws differ enough to become branches
 _BYTE = 256
@@ -86,7 +86,7 @@ class Pieces(nn.Module):
         self.n_out = n_features + len(rows)
 
     def forward(self, x: Tensor) -> Tensor:
-        bounded = x.clamp(-_FARTHEST, _FARTHEST)
+        bounded = x.clamp(-FARTHEST, FARTHEST)
         if not len(self.column):
             return bounded
         at = (x[..., self.column] - self.lower) * self.steepness

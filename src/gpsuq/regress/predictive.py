@@ -19,8 +19,9 @@ from gpsuq.errors import GPSError
 from gpsuq.plots.diagnostics import observed_and_predicted
 from gpsuq.regress.columns import Columns, as_frame, check_names
 from gpsuq.regress.families import NORMAL_NAMES, Array, chosen_components
-from gpsuq.regress.fit import RegressionFit, calibrated_levels, calibrated_ranks, moments, output_of
+from gpsuq.regress.judging import calibrated_levels, calibrated_ranks
 from gpsuq.regress.left_out import judges
+from gpsuq.regress.members import RegressionFit, moments, output_of
 from gpsuq.regress.stacking import absolute_mean
 from gpsuq.tables.frames import in_kind
 

@@ -41,6 +41,7 @@ _ENDS = (0.05, 0.95)
 _MEMBERS = {
     "smooth": "networks that are smooth in all columns",
     "pieces": "networks that see columns cut into pieces",
+    "affine": "planes, with Student's t around them",
     "forest": "trees, whose draws are outcomes of rows alike",
     "own": "the network that was passed",
 }

@@ -20,11 +20,12 @@ from gpsuq.core.seeds import quasi_normal
 from gpsuq.engine.fitting import check_parameters
 from gpsuq.errors import MissingCodeError
 from gpsuq.files import module_tensors, under
+from gpsuq.regress.affine import Affine
 from gpsuq.regress.columns import Column, Columns
 from gpsuq.regress.estimator import GPSRegressor
 from gpsuq.regress.families import FAMILIES, Family, make_family
-from gpsuq.regress.fit import DRAWS, Member, Network, RegressionFit
 from gpsuq.regress.forest import Forest
+from gpsuq.regress.members import DRAWS, Member, Network, RegressionFit
 from gpsuq.regress.network import Tabular
 from gpsuq.storage import your_code
 from gpsuq.storage.checking import Shapes, count, feature_names, findings, largest, number, one_of
@@ -32,6 +33,7 @@ from gpsuq.storage.checking import Shapes, count, feature_names, findings, large
 _SCALE = ("center", "scale", "lower", "upper", "coefficients")
 _CURVE = ("knots", "values")
 _NODES = ("column", "threshold", "below", "above", "outcome")
+_PLANES = ("center", "level", "slopes", "root", "size", "spread")
 _LARGEST = 1e300  # stands for infinity, which checks of tensors do not know
 _MOST_WIDTH = 1 << 16
 
@@ -66,6 +68,8 @@ def describe(estimator: GPSRegressor) -> tuple[dict[str, Any], dict[str, Tensor]
     for place, member in enumerate(fit.members):
         if isinstance(member.drawn, Forest):
             arrays |= {f"member{place}/{name}": getattr(member.drawn, name) for name in ("roots", *_NODES)}
+        elif isinstance(member.drawn, Affine):
+            arrays |= {f"member{place}/{name}": getattr(member.drawn, name) for name in _PLANES}
         else:
             tensors |= module_tensors(member.drawn.generator, f"member{place}/")
     if estimator.conformal_ is not None:
@@ -82,6 +86,8 @@ def _described(member: Member) -> dict[str, Any]:
     held: dict[str, Any] = {"name": member.name, "weight": member.weight, "n_chains": member.drawn.n_chains}
     if isinstance(member.drawn, Forest):
         return held | {"depth": member.drawn.depth, "share": member.drawn.share}
+    if isinstance(member.drawn, Affine):
+        return held | {"plane": True}
     spec = member.drawn.generator.body.spec
     return held | ({"layers": asdict(spec) | {"edges": ()}} if isinstance(spec, Tabular) else {})
 
@@ -112,6 +118,11 @@ def check(config: dict[str, Any], shapes: Shapes) -> None:
                 raise ValueError(f"a forest of {n_chains} chains has other trees")
             if len({shapes[f"member{place}/{name}"] for name in _NODES}) != 1:
                 raise ValueError("the nodes of a forest must be as many in all arrays")
+        elif "plane" in member:
+            p = (n_chains, width)
+            wanted = dict(zip(_PLANES, (p, (n_chains,), p, (*p, width), (n_chains,), (n_chains, DRAWS)), strict=True))
+            if any(shapes[f"member{place}/{name}"] != shape for name, shape in wanted.items()):
+                raise ValueError(f"planes of {n_chains} chains have other sizes")
         elif "layers" in member:
             _check_layers(member, shapes, f"member{place}/", width)
 
@@ -222,6 +233,8 @@ def _member(
         arrays = {name: tensors[name].numpy() for name in ("roots", *_NODES)}
         _check_trees(arrays, columns.width)
         return Member(held["name"], Forest(**arrays, depth=held["depth"], share=held["share"]), held["weight"])
+    if "plane" in held:
+        return Member(held["name"], Affine(*(tensors[name].numpy() for name in _PLANES)), held["weight"])
     one, width = torch.ones(() if n_outputs == 1 else (n_outputs,)), columns.width
     scale = DataScale(0.0 * one, one, torch.zeros(width), torch.ones(width), width)  # the weights bring their own
     parameter_map = ParameterMap(family.model.parameters, width, scale)
