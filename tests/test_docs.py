@@ -202,8 +202,9 @@ def test_contributing_shows_the_house_that_stands():
 def test_the_cost_of_noise_is_what_the_benchmark_measured():
     measured = json.loads((ROOT / "benchmarks" / "results" / "classifier_cost.json").read_text())["rows"]
     training, judging = measured["training step / plain"], measured["judging / gps"]
-    wanted = [training[f"{name}, M = {draws}"] for name in ("gps", _PRODUCTS) for draws in (4, 10)]
-    wanted += [judging[name] for name in ("gps, adaptive", "dropout, trunk once", "dropout, full passes")]
+    wanted = [training[f"{name}, M = {draws}"] for name in ("gps", "gps by default", _PRODUCTS) for draws in (4, 10)]
+    by_default = ("gps by default", "gps by default, adaptive")
+    wanted += [judging[name] for name in ("gps, adaptive", *by_default, "dropout, trunk once", "dropout, full passes")]
     assert [float(cells[-1]) for cells in rows(section("docs/paper.md", "What noise costs"))] == wanted
 
 

@@ -56,7 +56,8 @@ def test_a_folder_is_fitted_predicted_and_judged(tmp_path, folder, table):
     ran("predict", tmp_path / "model", tmp_path / "data.csv", "--out", tmp_path / "held.csv")
     streamed, held = pd.read_parquet(tmp_path / "streamed.parquet"), pd.read_csv(tmp_path / "held.csv")
     assert streamed["row"].tolist() == list(range(1, 601))
-    pd.testing.assert_frame_equal(streamed, held, check_dtype=False, rtol=1e-9)
+    # Quantiles are solved for the rows of a part together, until all of them are close.
+    pd.testing.assert_frame_equal(streamed, held, check_dtype=False, rtol=1e-4)
     printed = ran("predict", tmp_path / "model", folder)
     assert len(printed.splitlines()) == 601
 

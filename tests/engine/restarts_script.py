@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.distributions import Normal
 
-from gpsuq import GPS, Algorithm, Location, ObservationModel, Scale
+from gpsuq import GPS, MLP, Algorithm, Location, ObservationModel, Scale
 from gpsuq.engine.generative import TrainingState
 
 KILLED_AFTER, LATE = 25, 3.0  # steps; seconds
@@ -36,6 +36,7 @@ def fitted(how):
     """Fit, and write which steps were taken and what was found."""
     gps = GPS(
         ObservationModel(Normal, loc=Location(), scale=Scale()),
+        MLP(),  # one training, whose steps can be counted
         algorithm=Algorithm(n_steps=40, batch_size=50, n_draws=10, evaluate_every=10),
     )
     kept = Path(sys.argv[1]) / f"{how}-{os.environ['RANK']}"

@@ -194,6 +194,6 @@ def test_a_regression_plots_itself_and_shows_itself_in_notebooks(fitted):
     model, X, y = fitted
     (ax,) = model.plot(X, y).axes
     assert len(ax.lines[1].get_ydata()) + len(ax.lines[2].get_ydata()) == len(y)
-    assert "smooth" in model._repr_html_()
+    assert "forest" in model._repr_html_()
     with pytest.raises(GPSError, match="single outcome"):
         GPSRegressor(n_chains=4, n_steps=5).fit(X, np.c_[y, y]).plot(X, np.c_[y, y])

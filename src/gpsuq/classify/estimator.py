@@ -152,7 +152,7 @@ class GPSClassifier(NoisyClassifier):
 
     Several members, and strangers that are told:
 
-    >>> members = [GPSClassifier(spread="distance", random_state=seed).fit(X, y) for seed in (0, 1)]
+    >>> members = [GPSClassifier(members=1, random_state=seed).fit(X, y) for seed in (0, 1)]
     >>> both = GPSClassifier.of(members).settle(X[:800], y[:800], (X[800:], y[800:]))
     >>> len(both.networks_), bool(both.uncertainty([[9.0, 9.0]]).strangeness[0] > 5.0)
     (2, True)
@@ -297,7 +297,7 @@ class GPSClassifier(NoisyClassifier):
         Their verdict is the paper's until :meth:`settle` is called.
         """
         if len(members) < 2 or any(len(member.networks_) != 1 for member in members):
-            raise GPSError("at least 2 classifiers of one member each can be joined")
+            raise GPSError("at least 2 classifiers of one member each can be joined: fit them with members=1")
         model = copy.copy(members[0])
         model.members = len(members)
         model._join(members)
