@@ -23,6 +23,7 @@ def table(rng):
 def folder(tmp_path, table, monkeypatch):
     """A folder of two files, of which 200 rows are held at most, and 90 at once."""
     monkeypatch.setattr(streaming, "SAMPLE", 200)
+    monkeypatch.setattr("gpsuq.tables.sample.SAMPLE", 200)
     monkeypatch.setattr(parquet, "BLOCK", 90)
     path = tmp_path / "data"
     path.mkdir()
