@@ -315,3 +315,11 @@ def test_affine_layers_end_where_noise_cannot_enter():
 def test_a_network_that_watches_nothing_says_so():
     with pytest.raises(GPSError, match="no layer is watched"):
         noisify(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), "0").strangeness(torch.zeros(2, 3))
+
+
+def test_one_network_is_trained_where_rows_are_very_many_or_classes_small(rng):
+    """Several networks pay where rows are few."""
+    for n, n_classes, expected in ((20_001, 2, 1), (60, 20, 1), (60, 2, 5)):
+        X, y = rng.normal(size=(n, 2)).astype(np.float32), np.arange(n) % n_classes
+        model = GPSClassifier(recipe=Recipe(epochs=1, batch_size=5000)).fit(X, y)
+        assert len(model.networks_) == expected

@@ -49,6 +49,7 @@ OFF_DATA_SHARE = 0.1
 """How many inputs unlike the data a step has, for each observation."""
 
 _VALIDATION_SHARE, _FEW_VALIDATION = 0.1, 50  # set aside: a tenth, or up to a fifth where that is fewer than 50
+_MANY, _OF_A_CLASS = 20_000, 10  # rows above which, and of a class below which, one network is trained, not five
 _FEWEST = 50  # observations of which some are set aside
 
 
@@ -86,8 +87,8 @@ class GPSClassifier(NoisyClassifier):
         How many networks there are, whose draws are taken in turn, and what they are: ``"networks"`` are trained from
         different seeds, ``"snapshots"`` are one network after further short cycles of training, ``"heads"`` share the
         layers before the noise. Each of ``"parts"`` leaves a part of the rows out, which say how long to train all of
-        them, where the recipe does not, and settle the verdict. None is five of these where ``network`` is None, and
-        one network otherwise. :meth:`of` joins classifiers that were trained already.
+        them, where the recipe does not, and settle the verdict. None is five of these where ``network`` is None, up to
+        20,000 rows, and at least 10 of a class; and one network otherwise. :meth:`of` joins classifiers that were trained already.
     spread_weight
         Price of the variance of the class probabilities over draws, at the data: the score does not see it. The higher
         the price, the fewer observations are Uncertain; a negative one rewards spread. ``"auto"`` trains one network
@@ -288,7 +289,10 @@ class GPSClassifier(NoisyClassifier):
             return 0
         if y is None or not hasattr(X, "__len__") or len(X) < _FEWEST:
             return 0
-        return FOLDS if self.members is None else self.members * (self.how == "parts" and self.members > 1)
+        if self.members is not None:
+            return self.members * (self.how == "parts" and self.members > 1)
+        few = len(X) <= _MANY and len(X) >= _OF_A_CLASS * len(np.unique(labels_of(y, len(X))))
+        return FOLDS if few else 0
 
     @classmethod
     def of(cls, members: Sequence[GPSClassifier]) -> GPSClassifier:
