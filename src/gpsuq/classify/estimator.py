@@ -88,7 +88,8 @@ class GPSClassifier(NoisyClassifier):
         different seeds, ``"snapshots"`` are one network after further short cycles of training, ``"heads"`` share the
         layers before the noise. Each of ``"parts"`` leaves a part of the rows out, which say how long to train all of
         them, where the recipe does not, and settle the verdict. None is five of these where ``network`` is None, up to
-        20,000 rows, and at least 10 of a class; and one network otherwise. :meth:`of` joins classifiers that were trained already.
+        20,000 rows, and at least 10 of a class; and one network otherwise. :meth:`of` joins classifiers that were
+        trained already.
     spread_weight
         Price of the variance of the class probabilities over draws, at the data: the score does not see it. The higher
         the price, the fewer observations are Uncertain; a negative one rewards spread. ``"auto"`` trains one network
