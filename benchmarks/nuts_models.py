@@ -8,11 +8,10 @@ Distances of laws from the truth are those of ``ten_models.py``; rows that the r
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ TITLES = ("A logit of persons", "Counts with too many zeros")
 LAWS = 4000  # draws of a law
 
 
-def run_nuts(title: str, seed: int) -> None:
-    """Sample the posterior once; print distances of laws from the truth, and the smallest effective sample size."""
+def run_nuts(title: str, seed: int) -> dict[str, Any]:
+    """Sample the posterior once; return distances of laws from the truth, and the smallest effective sample size."""
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
@@ -59,7 +58,7 @@ def run_nuts(title: str, seed: int) -> None:
     rng, rows = np.random.default_rng(seed), np.arange(LAWS) % len(found["mean"])
     drawn = found["mean"][rows] + found["deviation"][rows] * rng.normal(size=(LAWS, found["mean"].shape[1]))
     laws = [truth for truth in TRUTH[title].values() if callable(truth)]
-    print(json.dumps({"w1": [round(distance(drawn[:, k], each), 3) for k, each in enumerate(laws)], "ess": round(ess)}))
+    return {"nuts_w1": [round(distance(drawn[:, k], each), 3) for k, each in enumerate(laws)], "nuts_ess": round(ess)}
 
 
 def main() -> None:
@@ -70,11 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--nuts", nargs=2)
     arguments = parser.parse_args()
-    if arguments.nuts:
-        run_nuts(arguments.nuts[0], int(arguments.nuts[1]))
-        return
     warnings.simplefilter("ignore", GPSWarning)
     head, sections = models()
     rows: list[dict[str, Any]] = kept(arguments.out, "nuts_models")
@@ -86,12 +81,11 @@ def main() -> None:
             names, seconds, _ = fitted(head, *sections[title], seed)
             laws = [each["w1"] for each in judged(title, names).values() if "w1" in each]
             started = time.perf_counter()
-            call = [sys.executable, __file__, "--nuts", title, str(seed)]
-            said = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # which starts Python and compiles, as users do
+                said = pool.submit(run_nuts, title, seed).result()
             nuts = time.perf_counter() - started
             row = {"model": title, "seed": seed, "gps_seconds": round(seconds, 1), "nuts_seconds": round(nuts, 1)}
-            row |= {"ratio": round(nuts / seconds, 1), "gps_w1": laws, "nuts_w1": said["w1"], "nuts_ess": said["ess"]}
-            rows.append(row)
+            rows.append(row | {"ratio": round(nuts / seconds, 1), "gps_w1": laws} | said)
             print(rows[-1], flush=True)
             write(arguments.out, "nuts_models", f"python benchmarks/nuts_models.py --seeds {arguments.seeds}", rows)
 

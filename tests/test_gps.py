@@ -72,7 +72,7 @@ RANDOM_SLOPES = ObservationModel(
 
 @pytest.mark.parametrize(("two_groups", "chosen"), [(True, "free"), (False, "affine")])
 def test_a_law_is_bent_where_observations_ask_for_it(two_groups, chosen, tmp_path):
-    """A Normal law is met by an affine generator (in 9 of 12 such data sets); two groups are not made into one."""
+    """A Normal law is met by an affine generator, and two groups are not made into one."""
     rng = np.random.default_rng(2)
     slopes = rng.choice([-1.0, 2.0], 200) if two_groups else rng.normal(0.5, 1.5, 200)
     gps = GPS(RANDOM_SLOPES)

@@ -28,7 +28,7 @@ from gpsuq.engine.generative import CHECKPOINT_EVERY, TrainingState, init
 from gpsuq.engine.laws import law_scores
 from gpsuq.engine.loop import train
 from gpsuq.engine.problem import Problem
-from gpsuq.engine.progress import training_bar
+from gpsuq.engine.progress import stage, training_bar
 from gpsuq.engine.ranks import fabric_or_default
 from gpsuq.engine.settings import Algorithm
 from gpsuq.engine.sources import ArraySource, BatchSource, LoaderSource, RowSource
@@ -205,7 +205,8 @@ class GPS:
         state = self._trained(X, y, start, options)
         if self.generator is None and start is None and _can_be_affine(state):
             spec = replace(cast(MLP, state.generator.body.spec), hidden=(), gain=_AFFINE_GAIN)
-            affine = self._with(generator=spec)._trained(X, y, None, _saved_in(options, "affine"))
+            with stage("affine law"):
+                affine = self._with(generator=spec)._trained(X, y, None, _saved_in(options, "affine"))
             self.law_scores = law_scores(state, affine)
             state = affine if self.law_scores.loc["affine", "chosen"] else state
         return state.problem, state

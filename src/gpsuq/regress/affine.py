@@ -27,6 +27,7 @@ MOST_COLUMNS = 512
 """Encoded columns that a plane is fitted to at most: what it keeps grows with their square."""
 
 _PENALTIES = np.geomspace(1e-6, 1e6, 61)  # times the mean square of the columns
+_BLOCK = 1 << 14  # rows at once
 _LEAST_SCALE = 1e-3  # of the standard deviation of y
 
 
@@ -71,13 +72,19 @@ class Affine:
 def fit_affine(x: Array, y: Array, weight: Array | None, left_out: Sequence[NDArray[np.int64]], n_draws: int) -> Affine:
     """Fit a plane for every chain to rows x (n, p) and outcomes y (n,), but for those that the chain leaves out."""
     weight = np.ones(len(y)) if weight is None else weight
-    whole = np.column_stack([np.ones(len(y)), _bounded(x), y]).astype(np.float64)
-    products = (whole.T * weight) @ whole
-    parts = []
-    for out in left_out:
-        gone = whole[out]
-        parts.append(_plane(products - (gone.T * weight[out]) @ gone, n_draws))
+    whole = _products(x, y, weight)
+    parts = [_plane(whole - _products(x[out], y[out], weight[out]), n_draws) for out in left_out]
     return Affine(*(np.stack(values) for values in zip(*parts, strict=True)))
+
+
+def _products(x: Array, y: Array, weight: Array) -> Array:
+    """Return the sums over rows of products of (1, columns, y), in blocks: rows may be many."""
+    total = np.zeros((x.shape[1] + 2, x.shape[1] + 2))
+    for start in range(0, len(y), _BLOCK):
+        at = slice(start, start + _BLOCK)
+        rows = np.column_stack([np.ones(len(y[at])), _bounded(x[at]), y[at]]).astype(np.float64)
+        total += (rows.T * weight[at]) @ rows
+    return total
 
 
 def _bounded(x: Array) -> Array:

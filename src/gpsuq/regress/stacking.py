@@ -75,7 +75,7 @@ def stacking_weights(y: Array, locs: Sequence[Array], scales: Sequence[Array]) -
                 pair[at, f, g] = absolute_mean(a[:, :, None] - b[:, None], both).mean((1, 2)).numpy()
                 pair[at, g, f] = pair[at, f, g]
     grid = _simplex(kinds)
-    best = grid[_mixed(fit, pair, grid).sum(0).argmin()]
+    best = grid[_mixed(fit.sum(0, keepdims=True), pair.sum(0, keepdims=True), grid)[0].argmin()]
     towards = np.linspace(0.0, _EQUAL / (len(y) + _EQUAL), _GRID + 1)[:, None]
     nearer = (1.0 - towards) * best + towards / kinds
     scores = _mixed(fit, pair, nearer)
